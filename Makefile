@@ -1,0 +1,79 @@
+# `make demo` and `make test` set themselves up; they need only Python 3.11 or later and make.
+
+CODE     = $(wildcard src tests examples benchmarks)
+# `make test` fails unless every branch of these, under src/cursorkit, is covered.
+COMPLETE = codecs/* paginators/* binding.py checks.py healing.py items.py keys/* packing.py \
+           positions.py refusals.py snapshots.py
+PIP      = -m pip install -qq --disable-pip-version-check
+
+# The first interpreter that runs a program. They are tried, not looked up: a version manager puts
+# commands on the PATH for versions that it cannot run.
+first_python = $(shell for python in $(2); do \
+    if "$$python" -c '$(1)' >/dev/null 2>&1; then echo "$$python"; break; fi; done)
+IS_311   = import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
+IS_313   = import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))
+PYTHON   = $(call first_python,$(IS_311),python3.11 python3)
+PYTHON13 = $(call first_python,$(IS_313),\
+    python3.13 "$$(pyenv root 2>/dev/null)"/versions/3.13*/bin/python3.13)
+
+space   := $() $()
+comma   := ,
+INCLUDE  = $(subst $(space),$(comma),$(addprefix src/cursorkit/,$(COMPLETE)))
+
+.PHONY: help demo test test-3.13 format bench clean
+
+help:
+	@echo "make demo     an MCP server, walked by a real client"
+	@echo "make test     lint, types, and tests on Python 3.11 and 3.13"
+	@echo "make format   format, and fix what can be fixed"
+	@echo "make bench    every benchmark"
+	@echo "make clean    remove all that these made"
+
+demo: .venv/.ready
+	@.venv/bin/cursorkit demo
+
+test: .venv/.ready
+	.venv/bin/ruff check $(CODE)
+	.venv/bin/ruff format --check $(CODE)
+	.venv/bin/mypy $(CODE)
+	.venv/bin/basedpyright --pythonpath .venv/bin/python $(CODE)
+	.venv/bin/pytest -n 2 --cov --cov-report=
+	.venv/bin/coverage report
+	.venv/bin/coverage report --include='$(INCLUDE)' --fail-under=100
+	@if .venv/bin/python -c '$(IS_313)'; then \
+	    echo "Python 3.13 is what was tested just now"; \
+	elif [ -n '$(PYTHON13)' ]; then \
+	    $(MAKE) --no-print-directory test-3.13; \
+	else \
+	    echo "Python 3.13 is not on this machine: not tested"; \
+	fi
+
+test-3.13: .venv313/.ready
+	.venv313/bin/pytest -n 2
+
+format: .venv/.ready
+	.venv/bin/ruff check --fix $(CODE)
+	.venv/bin/ruff format $(CODE)
+
+bench: .venv/.ready
+	@for file in benchmarks/bench_*.py; do \
+	    .venv/bin/python -m "benchmarks.$$(basename "$$file" .py)" || exit 1; \
+	done
+
+clean:
+	rm -rf .venv .venv313 .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist
+	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +
+
+# Made again only when pyproject.toml changes.
+.venv/.ready: pyproject.toml
+	@if [ -z '$(PYTHON)' ]; then \
+	    echo "No Python 3.11 or later with its venv module on the PATH"; exit 1; fi
+	'$(PYTHON)' -m venv .venv
+	.venv/bin/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv313/.ready: pyproject.toml
+	'$(PYTHON13)' -m venv .venv313
+	.venv313/bin/python $(PIP) --editable '.[dev]'
+	@touch $@
