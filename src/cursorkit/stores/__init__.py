@@ -1,0 +1,1 @@
+"""Stores keep the objects of snapshots. See `cursorkit.stores.base` for the protocol."""
