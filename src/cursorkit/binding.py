@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from cursorkit.errors import EncodingError
 from cursorkit.packing import packing
@@ -34,18 +34,41 @@ def pae(pieces: Iterable[bytes]) -> bytes:
 
     The count of pieces, then the length and the bytes of each; numbers are 8 bytes, little-endian.
     """
-    return _joined([_framed(piece) for piece in pieces])
+    parts = [b""]
+    for piece in pieces:
+        parts.append(_le64(len(piece)))
+        parts.append(piece)
+    parts[0] = _le64(len(parts) // 2)
+    return b"".join(parts)
 
 
-def _framed(piece: bytes) -> bytes:
-    return len(piece).to_bytes(8, "little") + piece
+def _le64(number: int) -> bytes:
+    return number.to_bytes(8, "little")
 
 
-def _joined(frames: list[bytes]) -> bytes:
-    return len(frames).to_bytes(8, "little") + b"".join(frames)
+_FIELDS: Final = (
+    "purpose",
+    "audience",
+    "partition",
+    "principal",
+    "protocol_version",
+    "locale",
+    "auth_epoch",
+    "params",
+)
+
+_FIELD_COUNT: Final = _le64(len(_FIELDS))
+
+_ABSENT: Final = _le64(1) + b"\x00"
+"""The whole piece of a field that is not there, its length included."""
 
 
-_ABSENT: Final = _framed(b"\x00")
+def _prefix(size: int) -> bytes:
+    """Return what stands before the `size` bytes of a field: its piece's length, and `01`."""
+    return _le64(size + 1) + b"\x01"
+
+
+_PREFIXES: Final = tuple(map(_prefix, range(256)))
 
 
 class Binding:
@@ -66,24 +89,13 @@ class Binding:
         params: Filters, sort order, and all else that decides what the list holds. What is bound is
             what they are when the binding is made.
 
-    Attributes:
-        associated_data: The bytes that a codec authenticates: the PAE of the eight arguments.
-
     Raises:
         EncodingError: If a value has no canonical form: text with a lone surrogate, an int beyond
             64 bits, a NaN or infinity, a map key that is not text, a type not listed in
             `ParamValue`, or nesting deeper than 64.
     """
 
-    purpose: str
-    audience: str | bytes | None
-    partition: str | bytes | None
-    principal: str | bytes | None
-    protocol_version: str | bytes | None
-    locale: str | bytes | None
-    auth_epoch: str | bytes | None
-    params: Mapping[str, ParamValue] | None
-    associated_data: bytes
+    __slots__ = ("_associated_data", "_params", "_texts")
 
     def __init__(
         self,
@@ -98,26 +110,54 @@ class Binding:
         params: Mapping[str, ParamValue] | None = None,
     ) -> None:
         texts = (purpose, audience, partition, principal, protocol_version, locale, auth_epoch)
-        frames = _text_frames(texts)
-        frames.append(_framed(b"\x01" + _params(params)) if params else _ABSENT)
-        # Not through __setattr__, which refuses, and in one step: a request makes a binding.
-        self.__dict__.update(
-            purpose=purpose,
-            audience=audience,
-            partition=partition,
-            principal=principal,
-            protocol_version=protocol_version,
-            locale=locale,
-            auth_epoch=auth_epoch,
-            params=None if params is None else MappingProxyType(dict(params)),
-            associated_data=_joined(frames),
-        )
+        self._associated_data = _associated_data(texts, params)
+        self._texts = texts
+        self._params = None if params is None else MappingProxyType(dict(params))
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a Binding is immutable; make another with replace()")
+    @property
+    def purpose(self) -> str:
+        """The list that is paged."""
+        return self._texts[0]
 
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a Binding is immutable; make another with replace()")
+    @property
+    def audience(self) -> str | bytes | None:
+        """The service that mints the cursor."""
+        return self._texts[1]
+
+    @property
+    def partition(self) -> str | bytes | None:
+        """The tenant or authorization partition."""
+        return self._texts[2]
+
+    @property
+    def principal(self) -> str | bytes | None:
+        """Whom the cursor belongs to."""
+        return self._texts[3]
+
+    @property
+    def protocol_version(self) -> str | bytes | None:
+        """The protocol revision spoken."""
+        return self._texts[4]
+
+    @property
+    def locale(self) -> str | bytes | None:
+        """The language of the items."""
+        return self._texts[5]
+
+    @property
+    def auth_epoch(self) -> str | bytes | None:
+        """What changes when the principal's grants change."""
+        return self._texts[6]
+
+    @property
+    def params(self) -> Mapping[str, ParamValue] | None:
+        """What else decides what the list holds."""
+        return self._params
+
+    @property
+    def associated_data(self) -> bytes:
+        """The bytes that a codec authenticates: the PAE of the eight fields in this order."""
+        return self._associated_data
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Binding):
@@ -150,31 +190,28 @@ class Binding:
         return found
 
 
-_FIELDS: Final = (
-    "purpose",
-    "audience",
-    "partition",
-    "principal",
-    "protocol_version",
-    "locale",
-    "auth_epoch",
-    "params",
-)
-
-
-def _text_frames(values: Iterable[str | bytes | None]) -> list[bytes]:
-    """Return each text's piece with its length before it."""
+def _associated_data(
+    texts: Sequence[str | bytes | None], params: Mapping[str, ParamValue] | None
+) -> bytes:
+    """Return the PAE of a binding's fields. Written out, because every request makes a binding."""
+    parts = [_FIELD_COUNT]
     try:
-        return [
-            _ABSENT
-            if value is None
-            else _framed(b"\x01" + (value if isinstance(value, bytes) else str.encode(value)))
-            for value in values
-        ]
+        for text in texts:
+            if text is None:
+                parts.append(_ABSENT)
+                continue
+            data = text if isinstance(text, bytes) else str.encode(text)
+            size = len(data)
+            parts.append(_PREFIXES[size] if size < 256 else _prefix(size))
+            parts.append(data)
     except TypeError:
         problem = "a binding holds str, bytes or None, and params"
     except UnicodeEncodeError:
         problem = "text with a lone surrogate cannot be bound"
+    else:
+        data = b"" if params is None else _params(params)
+        parts.append(_prefix(len(data)) + data if data else _ABSENT)
+        return b"".join(parts)
     # Raised here, so that the original error, which carries the text, is not its context.
     raise EncodingError(problem)
 
@@ -190,13 +227,14 @@ def _utf8(text: object) -> bytes:
 
 
 def _params(params: Mapping[str, ParamValue]) -> bytes:
+    """Return the PAE of names and values, nothing if there are none."""
     if not isinstance(params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         raise EncodingError(f"params are a mapping, not {type(params).__name__}")
     pieces: list[bytes] = []
     for name, value in _sorted_items(params):
         pieces.append(name)
         pieces.append(packing.pack(_canonical(value, _MAX_DEPTH)))
-    return pae(pieces)
+    return pae(pieces) if pieces else b""
 
 
 def _sorted_items(mapping: Mapping[str, ParamValue]) -> list[tuple[bytes, ParamValue]]:

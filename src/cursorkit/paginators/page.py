@@ -17,12 +17,15 @@ class Page(Generic[T]):
     Attributes:
         items: The page's items, in the list's order. May be empty although a next page exists.
         next_cursor: The cursor of the next page; None on the last. Never "".
-        expires_at: When `next_cursor` ends, absolute Unix seconds; None without one, or if it does
-            not expire.
+        expires_at: When its cursors end, absolute Unix seconds; None without one, or if they do not
+            expire.
         total: Items in the whole walk, before `visible` hides any on a page; None if not known.
+        previous_cursor: The cursor of the page before; None on the first, and always but for
+            `KeysetPaginator`.
     """
 
     items: list[T]
     next_cursor: str | None = None
     expires_at: int | None = None
     total: int | None = None
+    previous_cursor: str | None = None

@@ -376,7 +376,8 @@ def _check_unique(items: Sequence[T], key: Callable[[T], Hashable]) -> None:
 
 async def _shown(visible: Visible[T], items: Sequence[T]) -> list[T]:
     answers = await _awaited(visible(items))
-    if len(answers) != len(items) or not all(type(answer) is bool for answer in answers):
+    whole = isinstance(answers, Sequence) and len(answers) == len(items)
+    if not whole or not all(type(answer) is bool for answer in answers):
         raise SourceError(
             f"visible must answer with one bool for each of the {len(items)} items it was given"
         )
