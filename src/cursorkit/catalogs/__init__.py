@@ -1,0 +1,34 @@
+"""Ordered catalogs for servers whose host has none: tools, prompts, resources and templates."""
+
+from cursorkit.catalogs.base import (
+    CacheHint,
+    Catalog,
+    Entry,
+    Listeners,
+    Prompts,
+    Resources,
+    Tools,
+)
+from cursorkit.catalogs.registries import PromptCatalog, ToolCatalog
+from cursorkit.catalogs.resources import (
+    CompositeResources,
+    ResourceCatalog,
+    ResourceTemplateCatalog,
+)
+from cursorkit.catalogs.templates import UriTemplate
+
+__all__ = [
+    "CacheHint",
+    "Catalog",
+    "CompositeResources",
+    "Entry",
+    "Listeners",
+    "PromptCatalog",
+    "Prompts",
+    "ResourceCatalog",
+    "ResourceTemplateCatalog",
+    "Resources",
+    "ToolCatalog",
+    "Tools",
+    "UriTemplate",
+]
