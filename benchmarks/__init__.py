@@ -1,0 +1,1 @@
+"""How long things take, beside what others take: ``python -m benchmarks``. See README.md here."""
