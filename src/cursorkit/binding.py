@@ -109,6 +109,8 @@ class Binding:
         auth_epoch: str | bytes | None = None,
         params: Mapping[str, ParamValue] | None = None,
     ) -> None:
+        if purpose is None:
+            raise EncodingError("a binding needs a purpose: the list, for example 'tools/list'")
         texts = (purpose, audience, partition, principal, protocol_version, locale, auth_epoch)
         self._associated_data = _associated_data(texts, params)
         self._texts = texts

@@ -49,7 +49,7 @@ class ExpiringCodec:
         quantum: int = 60,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not inner.authenticates:
+        if inner.authenticates is not True:
             raise ConfigurationError(
                 f"ExpiringCodec was given {type(inner).__name__}, whose cursors anyone can rewrite,"
                 " the expiry included; wrap SignedCodec instead"

@@ -71,10 +71,10 @@ class OffsetCodec:
 
     def _read(self, cursor: str, binding: Binding) -> Offset:
         raw = from_text(cursor, self._max_length)
+        if raw and raw[:1] != _SUITE:
+            raise InvalidCursorError("suite")
         if len(raw) <= HEADER_BYTES:
             raise InvalidCursorError("encoding")
-        if raw[:1] != _SUITE:
-            raise InvalidCursorError("suite")
         if raw[:HEADER_BYTES] != _header(binding):
             raise InvalidCursorError("tag")
         position, expires_at = decode_body(raw[HEADER_BYTES:])
