@@ -70,4 +70,7 @@ class OffsetPaginator:
         if end >= total:
             return Page(items, total=total)
         next_cursor = self._codec.encode(Offset(end), binding, expires_at=expires_at)
+        if cursor is None:
+            # The codec may have given it an expiry of its own.
+            expires_at = self._codec.decode(next_cursor, binding).expires_at
         return Page(items, next_cursor, expires_at, total)

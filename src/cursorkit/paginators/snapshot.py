@@ -311,7 +311,7 @@ class SnapshotPaginator:
 
 
 def _check_codec(codec: CursorCodec, ttl: float, quantum: int) -> None:
-    if not codec.authenticates:
+    if codec.authenticates is not True:
         raise ConfigurationError(
             f"SnapshotPaginator was given {type(codec).__name__}, whose cursors anyone can make;"
             " give it SignedCodec(KeyRing...), or OffsetPaginator for unsigned offsets"
