@@ -12,8 +12,9 @@ import binascii
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from cursorkit.checks import check_int, check_seconds
@@ -58,14 +59,6 @@ _WITHOUT_EXPIRY: Final = -1
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _TO_BASE64URL: Final = bytes.maketrans(b"+/", b"-_")
 
-_STALE: Final = (
-    driver.ConnectionError,
-    driver.TimeoutError,
-    driver.ReadOnlyError,
-    driver.ClusterDownError,  # MASTERDOWN, too
-)
-"""What another connection may cure: this one broke, or its server is no primary any more."""
-
 _Command: TypeAlias = tuple[bytes | str | int, ...]
 
 
@@ -83,7 +76,7 @@ class RedisStore:
             client's own timeouts are.
         concurrency: Chunks under way at once; further ones wait. Each takes one connection, on a
             cluster one of each node, so the client's pool should hold as many.
-        max_leases: Objects for which this node remembers that they are kept, 150 bytes each. A list
+        max_leases: Objects for which this node remembers that they are kept, 120 bytes each. A list
             that is longer is asked for again whenever it is published.
         clock: Returns Unix seconds. Only to tell a deadline that is past.
 
@@ -104,8 +97,8 @@ class RedisStore:
         _check_client(client)
         if type(namespace) is not str or _NAMESPACE.fullmatch(namespace) is None:
             raise ConfigurationError(
-                f"namespace is {namespace!r}; give 1 to 64 of A-Z a-z 0-9 _ . : / - , for example"
-                " 'cursorkit:production'"
+                f"namespace is {str(namespace)[:80]!r}; give 1 to 64 of A-Z a-z 0-9 _ . : / - ,"
+                " for example 'cursorkit:production'"
             )
         self._prefix = f"{namespace}:{_LAYOUT}:".encode()
         self._server = _Server(
@@ -255,7 +248,7 @@ class _Leases:
 
 class _Pool(Protocol):
     def reset(self) -> None: ...
-    async def disconnect(self, inuse_connections: bool) -> None: ...
+    def disconnect(self, inuse_connections: bool) -> Coroutine[Any, Any, None]: ...
 
 
 class _Pipeline(Protocol):
@@ -278,10 +271,14 @@ class _Server:
         self, client: Redis | RedisCluster, *, probe: bytes, timeout: float, concurrency: int
     ) -> None:
         self._client = cast("_Client", client)
-        self._cluster = client if isinstance(client, RedisCluster) else None
-        self._pool = (
-            None if isinstance(client, RedisCluster) else cast("_Pool", client.connection_pool)
-        )
+        self._pool: _Pool | None = None
+        self._drop_connections: Callable[[], Coroutine[Any, Any, None]]
+        if isinstance(client, RedisCluster):
+            # It has a pool for each node, and hides them. It does this itself when a node is gone.
+            self._drop_connections = client.aclose
+        else:
+            self._pool = cast("_Pool", client.connection_pool)
+            self._drop_connections = partial(self._pool.disconnect, inuse_connections=False)
         self._probe = probe
         self._timeout = timeout
         self._concurrency = concurrency
@@ -341,24 +338,29 @@ class _Server:
         # Errors that redis-py raises itself hold the command, and so the objects.
         replies = await pipeline.execute(raise_on_error=False)
         for reply in replies:
-            if isinstance(reply, _STALE):
+            if isinstance(reply, Exception) and _is_stale(reply):
                 raise reply
         return replies
 
-    async def _ask(self, call: Callable[[], Awaitable[T]], command: str = "") -> T:
+    async def _ask(self, call: Callable[[], Coroutine[Any, Any, T]], command: str = "") -> T:
         """Return what the driver answers, asked once more where another connection may help."""
         reconnections = self._reconnections
         try:
             try:
-                return await call()
-            except _STALE:
-                await self._reconnect(reconnections)
-                return await call()
+                return await self._run(call)
+            except Exception as error:
+                if not _is_stale(error):
+                    raise
+                await _apart(self._reconnect(reconnections))
+                return await self._run(call)
         except Exception as error:  # noqa: BLE001  # RuntimeError, OSError, even KeyError: it varies
             failure = error
         # The one error of Python's own that holds what it read.
         hidden = isinstance(failure, UnicodeDecodeError)
         raise self._translated(failure, command) from (None if hidden else failure)
+
+    async def _run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await (call() if self._pool is not None else _apart(call()))
 
     def _translated(self, error: Exception, command: object) -> StoreError:
         if isinstance(error, driver.NoPermissionError) and command not in self._forbidden:
@@ -370,19 +372,17 @@ class _Server:
         if isinstance(error, UnicodeDecodeError) or str(error).startswith("WRONGTYPE"):
             return StoreDataError("the server answered something else than an object")
         name = type(error).__name__
-        if isinstance(error, driver.ResponseError) and not isinstance(error, driver.ClusterError):
-            return StoreUnavailableError(f"the server refused {command}: {name}", answered=True)
+        read_only = isinstance(error, driver.ReadOnlyError)
+        if isinstance(error, driver.ResponseError) and (read_only or not _is_stale(error)):
+            what = command or "the request"
+            return StoreUnavailableError(f"the server refused {what}: {name}", answered=True)
         return StoreUnavailableError(f"the server could not be asked: {name}")
 
     async def _reconnect(self, seen: int) -> None:
-        """Drop idle connections, unless somebody did since `seen`."""
-        if seen != self._reconnections:
-            return
-        self._reconnections += 1
-        if self._cluster is not None:
-            await self._cluster.aclose()  # As redis-py itself does: the next call finds the nodes.
-        if self._pool is not None:
-            await self._pool.disconnect(inuse_connections=False)
+        """Make the next calls connect anew, unless somebody did so since `seen`."""
+        if seen == self._reconnections:
+            self._reconnections += 1
+            await self._drop_connections()
 
     async def _enter_loop(self) -> None:
         """Drop what belongs to an event loop that has ended."""
@@ -401,11 +401,40 @@ class _Server:
             )
         self._loop = loop
         self._slots = asyncio.Semaphore(self._concurrency)
-        if ended is not None and self._pool is not None:
-            self._pool.reset()
-        if ended is not None and self._cluster is not None:
-            with suppress(RuntimeError):  # Its connections cannot say good-bye any more.
-                await self._cluster.aclose()
+        if ended is None:
+            return
+        if self._pool is None:
+            with suppress(RuntimeError):  # The old connections cannot say good-bye any more.
+                await _apart(self._drop_connections())
+            return
+        self._pool.reset()
+        # A lock stays with the loop in which somebody first had to wait for it.
+        for name, lock in list(vars(self._pool).items()):
+            if isinstance(lock, asyncio.Lock | asyncio.Condition):
+                setattr(self._pool, name, type(lock)())
+
+
+def _is_stale(error: Exception) -> bool:
+    """Tell whether another connection may help: this one broke, or leads to no primary any more."""
+    gone = driver.ConnectionError, driver.TimeoutError, driver.ReadOnlyError, driver.ClusterError
+    # Old versions of redis-py know MASTERDOWN only on clusters.
+    return isinstance(error, gone) or str(error).startswith("MASTERDOWN")
+
+
+async def _apart(call: Coroutine[Any, Any, T]) -> T:
+    """Return what a call returns that runs in a task of its own.
+
+    redis-py gathers tasks for clusters and disconnections, and asyncio.gather forgets who cancelled
+    it: anyio would then not know a cancellation of its own, and let it out of its scope.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait([task])
+    finally:
+        if not task.done():
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            task.cancel()
+    return task.result()
 
 
 def _retried(error: BaseException) -> BaseException:
