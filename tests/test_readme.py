@@ -41,7 +41,8 @@ async def test_a_client_walks_the_example_server_in_pages_of_three(name: str) ->
             if cursor is None:
                 break
     assert [len(page) for page in pages] == [3, 3, 3, 1]
-    assert sum(pages, []) == [f"tool-{number}" for number in range(10)]
+    names = [name for page in pages for name in page]
+    assert names == [f"tool-{number}" for number in range(10)]
 
 
 @pytest.mark.filterwarnings("ignore:ephemeral keys:RuntimeWarning")
