@@ -3,7 +3,9 @@
 from cursorkit.binding import Binding
 from cursorkit.codecs.base import CursorCodec, DecodedCursor
 from cursorkit.codecs.expiring import ExpiringCodec
+from cursorkit.codecs.fallback import FallbackCodec
 from cursorkit.codecs.offset import OffsetCodec
+from cursorkit.codecs.sealed import SealedCodec
 from cursorkit.codecs.signed import SignedCodec
 from cursorkit.errors import (
     ConfigurationError,
@@ -23,6 +25,7 @@ from cursorkit.errors import (
 )
 from cursorkit.items import ItemEncoding, JsonItems, ModelItems, MsgpackItems
 from cursorkit.keys import Key, KeyRing
+from cursorkit.paginators.keyset import KeysetPaginator, asc, desc
 from cursorkit.paginators.offset import OffsetPaginator
 from cursorkit.paginators.page import Page
 from cursorkit.paginators.snapshot import SnapshotPaginator
@@ -40,12 +43,14 @@ __all__ = [
     "EncodingError",
     "ExpiredCursorError",
     "ExpiringCodec",
+    "FallbackCodec",
     "InvalidCursorError",
     "ItemEncoding",
     "JsonItems",
     "Key",
     "KeyRing",
     "Keyset",
+    "KeysetPaginator",
     "MemoryStore",
     "ModelItems",
     "MsgpackItems",
@@ -56,6 +61,7 @@ __all__ = [
     "OffsetPaginator",
     "Opaque",
     "Page",
+    "SealedCodec",
     "SignedCodec",
     "SnapshotLostError",
     "SnapshotOffset",
@@ -67,4 +73,6 @@ __all__ = [
     "StoreUnavailableError",
     "StoredObject",
     "WalkError",
+    "asc",
+    "desc",
 ]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_type
+
+from sqlalchemy import Table, select
 
 from cursorkit import (
     Binding,
@@ -13,11 +16,13 @@ from cursorkit import (
     CursorkitError,
     DecodedCursor,
     ExpiringCodec,
+    FallbackCodec,
     ItemEncoding,
     JsonItems,
     Key,
     KeyRing,
     Keyset,
+    KeysetPaginator,
     MemoryStore,
     ModelItems,
     MsgpackItems,
@@ -26,12 +31,16 @@ from cursorkit import (
     OffsetPaginator,
     Opaque,
     Page,
+    SealedCodec,
     SignedCodec,
     SnapshotOffset,
     SnapshotPaginator,
     SnapshotStore,
     StoredObject,
+    asc,
+    desc,
 )
+from cursorkit.adapters.sqlalchemy import apply
 from cursorkit.errors import RefusalReason
 from cursorkit.positions import KeysetValue, Position
 
@@ -63,8 +72,10 @@ def codecs(ring: KeyRing, cursor: str) -> None:
     signed: CursorCodec = SignedCodec(ring)
     expiring: CursorCodec = ExpiringCodec(signed, ttl=600)
     unsigned: CursorCodec = OffsetCodec()
+    sealed: CursorCodec = SealedCodec(ring)
+    fallback: CursorCodec = FallbackCodec(sealed, signed)
     binding = Binding("tools/list", principal="alice", params={"tags": ["a", 1, None]})
-    for codec in (signed, expiring, unsigned):
+    for codec in (signed, expiring, unsigned, sealed, fallback):
         assert_type(codec.authenticates, bool)
         assert_type(codec.max_ttl, float | None)
         assert_type(codec.encode(Offset(50), binding, expires_at=1), str)
@@ -106,6 +117,25 @@ def offset_pages(codec: CursorCodec, binding: Binding) -> None:
     assert_type(page.next_cursor, str | None)
     assert_type(page.expires_at, int | None)
     assert_type(page.total, int | None)
+
+
+def keyset_pages(codec: CursorCodec, binding: Binding, table: Table) -> None:
+    """A plan asks a database of any kind; a page holds what it answered."""
+    order = (desc("created", datetime, nulls="last"), asc("id", int))
+    keyset = KeysetPaginator(codec, order=order, page_size=3)
+    plan = keyset.plan("c", binding, page_size=5)
+    assert_type(plan.after, tuple[KeysetValue, ...] | None)
+    assert_type(plan.fetch, int)
+    assert_type(plan.backwards, bool)
+    page = keyset.finish(plan, [Tool("a")], key=lambda tool: (tool.name, 1))
+    assert_type(page, Page[Tool])
+    assert_type(page.previous_cursor, str | None)
+    statement = select(table.c.id)
+    statement = apply(statement, plan, table.c.created, table.c.id)  # the type is kept
+    keyset.finish(plan, [Tool("a")], key=lambda tool: tool.name)  # type: ignore[arg-type, return-value]  # no tuple
+    asc("id", nulls="middle")  # type: ignore[arg-type]  # no such place
+    desc("id", object)  # type: ignore[arg-type]  # no cursor holds it
+    apply(statement, plan, "id")  # type: ignore[arg-type]  # a name, not a column
 
 
 async def snapshot_pages(codec: CursorCodec, binding: Binding) -> None:

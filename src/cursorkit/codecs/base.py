@@ -7,7 +7,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
 from cursorkit.binding import Binding
 from cursorkit.checks import check_int
@@ -44,6 +44,8 @@ HEADER_BYTES: Final = 5
 """Suite and kid."""
 
 TAG_BYTES: Final = 16
+
+_BYTES: Final = frozenset(range(256))
 
 PositionT = TypeVar("PositionT", bound=Position)
 
@@ -133,11 +135,14 @@ class DecodedCursor:
 
 
 def suites_of(codec: CursorCodec) -> frozenset[int]:
-    """Return the suites whose cursors a codec reads: its `suites`; empty if it does not say.
+    """Return the suites whose cursors a codec reads: its `suites`; none if it does not say.
 
     Not in the protocol: only `FallbackCodec` needs it.
     """
-    return getattr(codec, "suites", frozenset())
+    suites: Any = getattr(codec, "suites", None)
+    if isinstance(suites, frozenset) and suites <= _BYTES:
+        return cast("frozenset[int]", suites)
+    return frozenset()
 
 
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*")

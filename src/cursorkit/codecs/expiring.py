@@ -88,7 +88,7 @@ class ExpiringCodec:
             raise EncodingError("the clock gives no time")
         if expires_at is None:
             expires_at = math.ceil((now + self._ttl) / self._quantum) * self._quantum
-        elif expires_at > now + self._furthest:
+        elif type(expires_at) is int and expires_at > now + self._furthest:
             raise EncodingError(
                 f"expires_at is further away than ttl + quantum + {_SKEW} s: {self._furthest} s"
             )

@@ -51,14 +51,15 @@ class FallbackCodec:
     def _add(self, codec: CursorCodec) -> None:
         name, suites = type(codec).__name__, suites_of(codec)
         if not codec.authenticates or _UNSIGNED in suites:
+            # The suite is looked at too: a wrapper of one's own may claim what it does not hold.
             raise ConfigurationError(
                 f"FallbackCodec was given {name}, whose cursors anyone can make: whoever is refused"
                 " by one codec would come in by the other; give it SignedCodec or SealedCodec"
             )
         if not suites:
             raise ConfigurationError(
-                f"{name} does not say what suites it reads; give it an attribute `suites`, a"
-                " frozenset of its cursors' first bytes"
+                f"{name} does not say what suites it reads; give it, or the codec within, an"
+                " attribute `suites`: a frozenset of its cursors' first bytes, as ints"
             )
         if suites & self._by_suite.keys():
             raise ConfigurationError(

@@ -46,7 +46,8 @@ class SealedCodec(KeyedCodec):
         try:
             return self._ciphers[key].decrypt(protected, [self._associated(key, binding)])
         except InvalidTag:
-            raise InvalidCursorError("tag") from None
+            pass
+        raise InvalidCursorError("tag")
 
     def _associated(self, key: Key, binding: Binding) -> bytes:
         return pae([_LABEL, self._suite + key.kid, binding.associated_data])

@@ -267,6 +267,37 @@ class KeyRing(_Guarded):
         """Return the key with this kid, None if the ring has none."""
         return self._by_kid.get(kid)
 
+    def lint(self, new: KeyRing, *, waited: bool = False) -> list[str]:
+        """Return why valid cursors would be refused if nodes went from this ring to `new`.
+
+        While they change over, one after the other, both rings mint, and each must read what the
+        other mints. Where a change begins before the last one is on every node, ask each ring that
+        is still in use.
+
+        Args:
+            new: What each node gets next.
+            waited: Whether every node has had this ring, and no other, for the longest ttl +
+                quantum + clock skew: no cursor of a verify-only key lives then.
+
+        Returns:
+            A line for each key that is at fault, naming it; none if no cursor is refused.
+        """
+        problems: list[str] = []
+        if not _holds(self, new.primary):
+            problems.append(
+                f"{new.primary} mints before every node reads it: add it as verify-only first"
+            )
+        if not _holds(new, self.primary):
+            problems.append(f"{self.primary} still mints: promote another key before removing it")
+        if not waited:
+            problems += [
+                f"{key} is removed while its cursors may live: wait for the longest ttl + quantum"
+                " + clock skew after the last change is on every node"
+                for key in self.verify_only
+                if not _holds(new, key)
+            ]
+        return problems
+
     def to_json(self) -> str:
         """Return the ring as one line of JSON, **with every secret in it**, for a secret store.
 
@@ -298,6 +329,10 @@ def _warn_of_ephemeral_keys() -> None:
 
 def _secret_of(key: Key) -> bytes:
     return key._secret  # pyright: ignore[reportPrivateUsage]  # never public, even as a method
+
+
+def _holds(ring: KeyRing, key: Key) -> bool:
+    return any(hmac.compare_digest(_secret_of(key), _secret_of(other)) for other in ring)
 
 
 def _ring_problem(keys: Sequence[object]) -> str | None:

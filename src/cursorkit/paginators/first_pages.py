@@ -59,6 +59,12 @@ class FirstPages:
             while len(self._pages) > _MAX_COUNT or self._bytes > _MAX_BYTES:
                 self._forget(self._pages.popitem(last=False)[1])
 
+    def forget(self, root: bytes) -> None:
+        """Forget the pages of a snapshot that the store has lost."""
+        with self._lock:
+            for name in [name for name, page in self._pages.items() if page.root == root]:
+                self._forget(self._pages.pop(name))
+
     def _forget(self, page: FirstPage | None) -> None:
         if page is not None:
             self._bytes -= _size(page)

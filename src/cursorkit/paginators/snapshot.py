@@ -20,12 +20,13 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from cursorkit.binding import Binding, pae
 from cursorkit.checks import MAX_TTL, check_int, check_seconds
 from cursorkit.codecs.base import CursorCodec
-from cursorkit.errors import ConfigurationError, SourceError, StoreDataError
+from cursorkit.errors import ConfigurationError, EncodingError, SourceError, StoreDataError
 from cursorkit.healing import ListChangedError, Snapshots, SnapshotStats
 from cursorkit.items import ItemEncoding, JsonItems
 from cursorkit.paginators.first_pages import FirstPage, FirstPages
 from cursorkit.paginators.page import Page
 from cursorkit.positions import MAX_PAGE_SIZE, SnapshotOffset
+from cursorkit.refusals import hosts_own
 from cursorkit.snapshots import MAX_ITEMS, Tree, build, encode_items
 from cursorkit.stores.base import SnapshotStore
 
@@ -132,6 +133,7 @@ class SnapshotPaginator:
         self._codec = codec
         self._clock = clock
         self._snapshots = Snapshots(store, clock=clock)
+        self._stored = store is not None
         self._first_pages = FirstPages()
 
     @property
@@ -196,7 +198,7 @@ class SnapshotPaginator:
         )
         if cursor is not None:
             return await self._next_page(cursor, listing)
-        expires_at = math.ceil((self._clock() + self._ttl) / self._quantum) * self._quantum
+        expires_at = self._expiry()
         if source_version is None or visible is not None:
             first = await self._cut_first(listing, expires_at)
         else:
@@ -211,6 +213,12 @@ class SnapshotPaginator:
         next_cursor = self._codec.encode(following, binding, expires_at=expires_at)
         return Page(decoded, next_cursor, expires_at, first.total)
 
+    def _expiry(self) -> int:
+        now = self._clock()
+        if not math.isfinite(now):
+            raise EncodingError("the clock gives no time")
+        return math.ceil((now + self._ttl) / self._quantum) * self._quantum
+
     async def _next_page(self, cursor: str, listing: _Listing[T]) -> Page[T]:
         decoded = self._codec.decode(cursor, listing.binding)
         position, expires_at = decoded.expect(SnapshotOffset), decoded.expires_at
@@ -222,7 +230,7 @@ class SnapshotPaginator:
                 listing.encoding.name,
                 position.offset,
                 position.page_size,
-                relist=lambda: self._relist(listing),
+                relist=lambda: self._relist(listing, position.root),
                 binding=listing.binding.associated_data,
                 deadline=self._deadline(expires_at),
             )
@@ -237,7 +245,8 @@ class SnapshotPaginator:
             # Authentic bytes that no longer decode: the items' type has changed since.
             raise decoded.refusal("lost") from None
         if listing.visible is not None:
-            items = await _shown(listing.visible, items)
+            with hosts_own():
+                items = await _shown(listing.visible, items)
         end = position.offset + taken
         if end >= found.total:
             return Page(items, total=found.total)
@@ -255,7 +264,8 @@ class SnapshotPaginator:
         root = None
         if len(payloads) < len(blobs):
             tree = await build(blobs, listing.encoding.name)
-            await self._snapshots.publish(tree, deadline=deadline)
+            if not await self._snapshots.publish(tree, deadline=deadline):
+                deadline = 0  # Not kept: the next first page lists again, and publishes.
             root = tree.root
         return FirstPage(payloads, len(blobs), size, root, deadline)
 
@@ -265,8 +275,10 @@ class SnapshotPaginator:
         """Return the first page of an unchanged list without listing it again."""
         # Asked before the source: a list that changes in between is then cut under an old version,
         # and listed again with the next first page.
-        version = await _version(source_version)
-        settings = f"{listing.page_size} {listing.max_pages} {listing.max_page_bytes}"
+        with hosts_own():
+            version = await _version(source_version)
+        sizes = (listing.page_size, listing.max_pages, listing.max_page_bytes)
+        settings = f"{sizes} {listing.key is None}"
         pieces = [
             version.encode("utf-8", "surrogatepass"),
             listing.binding.associated_data,
@@ -280,7 +292,9 @@ class SnapshotPaginator:
             self._first_pages.put(name, first)
         return first
 
-    async def _relist(self, listing: _Listing[T]) -> Tree | None:
+    async def _relist(self, listing: _Listing[T], root: bytes) -> Tree | None:
+        if self._stored:
+            self._first_pages.forget(root)
         blobs = await self._blobs(listing)
         return await build(blobs, listing.encoding.name) if blobs else None
 
@@ -290,11 +304,12 @@ class SnapshotPaginator:
         Raises:
             SourceError: If the list cannot be paged.
         """
-        items = await _collect(listing.source, self._max_items)
-        if listing.key is not None:
-            _check_unique(items, listing.key)
-        if listing.visible is not None:
-            items = await _shown(listing.visible, items)
+        with hosts_own():
+            items = await _collect(listing.source, self._max_items)
+            if listing.key is not None:
+                _check_unique(items, listing.key)
+            if listing.visible is not None:
+                items = await _shown(listing.visible, items)
         blobs = await encode_items(items, listing.encoding)
         limit = listing.max_page_bytes
         if limit is not None:
@@ -350,9 +365,11 @@ async def _collect(source: Source[T], max_items: int) -> list[T]:
             # One that is left half-way keeps what it has open until it is collected as garbage.
             if isinstance(found, AsyncGenerator):
                 await found.aclose()
-    else:
+    elif isinstance(found, Iterable):
         for item in found:
             _append(items, item, max_items)
+    else:
+        raise SourceError(f"the source returned {type(found).__name__}; return an iterable")
     return items
 
 
@@ -369,9 +386,12 @@ def _check_unique(items: Sequence[T], key: Callable[[T], Hashable]) -> None:
     seen: set[Hashable] = set()
     for number, item in enumerate(items):
         name = key(item)
-        if name in seen:
-            raise SourceError(f"item {number} has the key of an earlier item")
-        seen.add(name)
+        try:
+            if name in seen:
+                raise SourceError(f"item {number} has the key of an earlier item")
+            seen.add(name)
+        except TypeError:
+            raise SourceError(f"the key of item {number} is not hashable") from None
 
 
 async def _shown(visible: Visible[T], items: Sequence[T]) -> list[T]:
