@@ -268,7 +268,7 @@ def cyclic() -> Any:
         nested(65),
         cyclic(),
     ],
-    ids=lambda value: f"{type(value).__name__} {value!r:.20}",
+    ids=lambda value: type(value).__name__,
 )
 def test_a_param_without_a_canonical_form_is_refused(value: Any) -> None:
     """What would be coerced, lost or looped over is an `EncodingError` that quotes nothing."""
@@ -400,3 +400,33 @@ def test_a_binding_without_a_purpose_is_refused() -> None:
     """A cursor belongs to some list: None is not taken for one."""
     with pytest.raises(EncodingError, match="purpose"):
         Binding(cast("str", None))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"a": [0] * 1000},
+        {"a": [[]] * 1000},
+        {"a": {str(number): 0 for number in range(1000)}},
+        {str(number): 0 for number in range(1001)},
+        {"a": {str(number): 0 for number in range(100_000)}},
+    ],
+    ids=["flat", "nested", "map", "names", "long"],
+)
+def test_params_hold_at_most_1000_values(params: Any) -> None:
+    """A client's params do not make a request dear."""
+    with pytest.raises(EncodingError, match="1000 values"):
+        Binding("tools/list", params=params)
+
+
+def test_a_thousand_params_are_bound() -> None:
+    """The limit itself is allowed."""
+    assert Binding("tools/list", params={"a": [0] * 999}) != Binding("tools/list")
+
+
+def test_a_binding_with_params_can_be_copied_and_sent_to_another_process() -> None:
+    """A copy binds the same bytes."""
+    binding = Binding("tools/list", principal="alice", params={"filter": ["a"]})
+    for other in (copy.deepcopy(binding), pickle.loads(pickle.dumps(binding))):  # noqa: S301  # ours
+        assert other == binding
+        assert other.params == {"filter": ["a"]}

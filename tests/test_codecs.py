@@ -718,7 +718,7 @@ def test_bindings_that_come_from_clients_do_not_pile_up(row: Row, count: int, si
 @pytest.mark.parametrize("ttl", [0, -1, -0.5, True, math.nan, math.inf, timedelta(0), "600", None])
 def test_a_ttl_that_is_no_positive_number_of_seconds_is_refused(ttl: Any) -> None:
     """The message names the setting and what it may be."""
-    with pytest.raises(ConfigurationError, match=r"^ttl is .*; give seconds, a number above 0"):
+    with pytest.raises(ConfigurationError, match=r"^ttl is .*; give seconds, a number from 0.001"):
         ExpiringCodec(SignedCodec(RING), ttl=ttl)
 
 
@@ -762,3 +762,19 @@ def test_a_value_that_may_be_a_secret_is_not_shown() -> None:
             OffsetCodec(max_length=cast(Any, given))
         assert f"of type {type(given).__name__}" in str(caught.value)
         assert str(given) not in str(caught.value)
+
+
+@every_codec
+def test_what_is_no_position_is_not_minted(row: Row) -> None:
+    """A position is one of the four kinds; anything else is the server's own mistake."""
+    codec = row.make(FakeClock())
+    for value in (5, None, "text", object()):
+        with pytest.raises(EncodingError):
+            codec.encode(cast("Any", value), Binding("tools/list"))
+
+
+def test_an_expiry_that_is_no_int_is_not_minted() -> None:
+    """The same error as from the codec within."""
+    codec = ExpiringCodec(SignedCodec(RING), ttl=600)
+    with pytest.raises(EncodingError):
+        codec.encode(Offset(1), Binding("tools/list"), expires_at=cast("Any", "soon"))

@@ -8,18 +8,26 @@ import json
 import math
 import os
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import (
+    BaseModel,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    field_serializer,
+    field_validator,
+)
 from typing_extensions import TypedDict
 
-from cursorkit.errors import SourceError, StoreDataError
+from cursorkit.errors import ConfigurationError, SourceError, StoreDataError
 from cursorkit.items import ItemEncoding, JsonItems, ModelItems, MsgpackItems
 from cursorkit.positions import Offset
 
@@ -298,3 +306,54 @@ def test_msgpack_is_what_other_readers_read() -> None:
     """A stored item is plain MessagePack, with nothing of cursorkit's in it."""
     item = {"id": os.urandom(8), "n": [1, None, True]}
     assert msgpack.unpackb(MSGPACK.encode(item)) == item
+
+
+class Tagged(BaseModel):
+    tags: set[str]
+
+
+class Ordered(BaseModel):
+    tags: set[str]
+
+    @field_serializer("tags")
+    def sort(self, tags: set[str]) -> list[str]:
+        return sorted(tags)
+
+
+def test_a_model_with_a_set_is_refused() -> None:
+    """Sets have another order in each process: equal lists would have different roots."""
+    with pytest.raises(ConfigurationError, match="Tagged holds a set"):
+        ModelItems(Tagged)
+    item = Ordered(tags={"b", "a"})
+    assert ModelItems(Ordered).encode(item) == b'{"tags":["a","b"]}'
+
+
+def test_a_type_without_a_json_schema_may_be_an_item() -> None:
+    """What a type's own serializer writes is its author's business."""
+
+    def written(value: Any) -> str:
+        return str(value)
+
+    plain = Annotated[Any, PlainSerializer(written), WithJsonSchema({"type": "string"})]
+    assert ModelItems(plain).encode("a") == b'"a"'
+    assert ModelItems(Callable[[], None])  # no schema at all
+
+
+def test_a_validator_that_raises_is_the_lists_error() -> None:
+    """Whatever a model's own code raises, it is the list that cannot be paged."""
+
+    class Odd(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def check(cls, name: str) -> str:
+            if name == "bad":
+                raise KeyError(name)
+            return name
+
+    items = ModelItems(Odd)
+    with pytest.raises(SourceError):
+        items.encode(Odd.model_construct(name="bad"))
+    with pytest.raises(StoreDataError):
+        items.decode(b'{"name":"bad"}')

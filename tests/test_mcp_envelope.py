@@ -290,7 +290,7 @@ async def test_an_unpaged_list_is_the_same_with_cursorkit(era: str, method: str)
 # Methods that the SDK does not know, as extensions bring them.
 
 
-def extended(method: str, answer: Any, *, paged: bool = True) -> Server[Any]:
+def extended(method: str, answer: Any, *, paged: bool = True, **settings: Any) -> Server[Any]:
     """Return a server with a list method of its own, and the middleware."""
 
     async def handler(ctx: Any, params: Any) -> Any:
@@ -299,7 +299,7 @@ def extended(method: str, answer: Any, *, paged: bool = True) -> Server[Any]:
     server = Server("demo", version="1.0")
     server.add_request_handler(method, PaginatedRequestParams, handler)
     if paged:
-        pagination = CursorPagination(new_paginator(), audience="demo", max_pages=None)
+        pagination = CursorPagination(new_paginator(), audience="demo", max_pages=None, **settings)
         server.middleware.append(pagination)
     return server
 
@@ -418,3 +418,37 @@ async def test_list_handler_serves_a_method_of_an_extension(era: str) -> None:
         pages = await walk(client, "skills/list")
     assert [len(page["skills"]) for page in pages] == [32, 8]
     assert all(("ttlMs" in page) == (era == MODERN) for page in pages)
+
+
+class Entry(dict[str, Any]):
+    """A dict of somebody's own."""
+
+
+def hide_secrets(ctx: Any, items: Any) -> list[bool]:
+    return [not item["uri"].startswith("secret") for item in items]
+
+
+@each_era
+@pytest.mark.parametrize(
+    "entries",
+    [
+        tuple({"uri": uri} for uri in ("a", "secret", "b")),
+        [Entry(uri=uri) for uri in ("a", "secret", "b")],
+    ],
+    ids=["tuple", "dict subclass"],
+)
+async def test_visible_is_asked_about_lists_of_other_types(era: str, entries: Any) -> None:
+    """What a middleware below makes of a list is filtered all the same."""
+    server = extended("skills/list", {"skills": entries}, visible=hide_secrets)
+    async with in_memory(server, era) as client:
+        shown = (await ask(client, "skills/list"))["skills"]
+    assert [entry["uri"] for entry in shown] == ["a", "b"]
+
+
+@each_era
+@pytest.mark.parametrize("entries", [[{"uri": "secret"}, {"name": "no uri"}], {"uri": "secret"}, 5])
+async def test_what_visible_cannot_be_asked_about_is_not_shown(era: str, entries: Any) -> None:
+    """Fail closed: a shape that is not known is an internal error where items are filtered."""
+    server = extended("skills/list", {"skills": entries}, visible=hide_secrets)
+    async with in_memory(server, era) as client:
+        assert await refused(client, "skills/list", {}) == INTERNAL_ERROR

@@ -20,7 +20,6 @@ from tests.mcp_kit import (
     ERAS,
     HOSTS,
     INTERNAL_ERROR,
-    INVALID_CURSOR,
     Host,
     always,
     ask,
@@ -173,14 +172,14 @@ async def test_a_list_handler_that_fails_to_heal_is_an_internal_error(
 
 @each_era
 @each_host
-async def test_a_cursor_error_of_the_hosts_own_is_an_invalid_cursor(era: str, kind: str) -> None:
-    """A binder may refuse what a request asks for in the same words."""
+async def test_a_cursor_error_of_the_hosts_own_is_an_internal_error(era: str, kind: str) -> None:
+    """Only the client's own cursor is refused as invalid: an upstream's is not its to mend."""
 
     def bind(ctx: Any, binding: Any) -> Any:
         raise InvalidCursorError("binding")
 
     async with in_memory(Host(kind, bind=bind).server, era) as client:
-        assert await refused(client, "tools/list", {}) == INVALID_CURSOR
+        assert await refused(client, "tools/list", {}) == INTERNAL_ERROR
 
 
 @each_era

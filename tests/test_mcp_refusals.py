@@ -317,3 +317,12 @@ async def test_the_official_client_sees_the_error(kind: str) -> None:
     async with connected(host_of(kind).server, MODERN, "http") as client:
         assert await refused(client, "tools/list", {"cursor": "x"}) == INVALID_CURSOR
         assert len(await walk(client)) == 4
+
+
+@each_era
+async def test_params_of_a_client_do_not_make_a_request_dear(era: str) -> None:
+    """A hundred thousand values are refused, with a cursor and without."""
+    async with in_memory(Host("middleware").server, era) as client:
+        for cursor in ({}, {"cursor": "x"}):
+            params = {**cursor, "filter": [0] * 100_000}
+            assert await refused(client, "tools/list", params) == INVALID_CURSOR

@@ -25,10 +25,12 @@ from cursorkit.codecs.offset import OffsetCodec
 from cursorkit.codecs.signed import SignedCodec
 from cursorkit.errors import (
     ConfigurationError,
+    EncodingError,
     ExpiredCursorError,
     InvalidCursorError,
     SnapshotLostError,
     SourceError,
+    StoreUnavailableError,
 )
 from cursorkit.items import JsonItems, ModelItems, MsgpackItems
 from cursorkit.paginators import first_pages
@@ -1100,7 +1102,7 @@ def test_a_setting_beyond_its_bound_is_refused(name: str, value: Any) -> None:
 )
 def test_a_ttl_that_is_no_time_is_refused(ttl: Any) -> None:
     """The message says what was given and what is allowed."""
-    with pytest.raises(ConfigurationError, match=r"ttl is .*; give seconds, a number above 0"):
+    with pytest.raises(ConfigurationError, match=r"ttl is .*; give seconds, a number from 0.001"):
         SnapshotPaginator(SignedCodec(RING), memory(), ttl=ttl)
 
 
@@ -1186,3 +1188,59 @@ async def test_any_list_is_walked_as_it_is(
     items = [item.encode("utf-8", "replace").decode() for item in items]
     paginator = node(None if storeless else memory(), page_size=page_size)
     assert items_of(await walk(paginator, Listing(items))) == items
+
+
+async def test_a_list_that_was_not_stored_is_not_remembered() -> None:
+    """After an outage new walks are stored, though the version is the same."""
+    clock = FakeClock()
+    store, listing = WatchedStore(clock), Listing(tools(35))
+    paginator = node(store, clock)
+    store.fail(StoreUnavailableError("down"))
+    await paginator.page(None, listing, ALICE, source_version="1")
+    store.fail(None)
+    clock.advance(60)
+    first = await paginator.page(None, listing, ALICE, source_version="1")
+    listing.items.clear()
+    rest = await walk(paginator, unused, cursor=first.next_cursor)
+    assert first.items + items_of(rest) == tools(35)
+
+
+async def test_a_list_that_the_store_lost_is_not_remembered() -> None:
+    """Once a page had to heal, the next first page lists and publishes again."""
+    store, listing = WatchedStore(), Listing(tools(35))
+    paginator = node(store)
+    first = await paginator.page(None, listing, ALICE, source_version="1")
+    tree = await build(await encode_items(tools(35), JsonItems()), "json")
+    store.lose(stored.digest for stored in tree.objects())
+    await paginator.page(first.next_cursor, listing, ALICE, source_version="1")
+    calls = listing.calls
+    await paginator.page(None, listing, ALICE, source_version="1")
+    assert listing.calls == calls + 1
+
+
+async def test_a_remembered_page_was_checked_for_its_key() -> None:
+    """A first page without `key` does not stand for one with it."""
+    paginator = node(memory())
+    await paginator.page(None, lambda: [1, 1], ALICE, source_version="1")
+    with pytest.raises(SourceError, match="key"):
+        await paginator.page(None, lambda: [1, 1], ALICE, source_version="1", key=lambda item: item)
+
+
+async def test_a_key_must_be_hashable() -> None:
+    """The list's error, not a bare TypeError."""
+    with pytest.raises(SourceError, match="not hashable"):
+        await node(None).page(None, lambda: [[1]], ALICE, key=lambda item: item)
+
+
+@pytest.mark.parametrize("value", [None, 5], ids=repr)
+async def test_a_source_returns_an_iterable(value: Any) -> None:
+    """The message says what it returned."""
+    with pytest.raises(SourceError, match=type(value).__name__):
+        await node(None).page(None, lambda: value, ALICE)
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf], ids=repr)
+async def test_a_clock_that_gives_no_time_mints_nothing(now: float) -> None:
+    """As for codecs, an error that says so."""
+    with pytest.raises(EncodingError, match="clock"):
+        await node(None, FakeClock(now)).page(None, Listing(tools(35)), ALICE)

@@ -522,3 +522,16 @@ async def test_a_walk_of_a_changed_list_is_one_of_its_states() -> None:
     assert await all_items(fetch) == ["a", "x", "y", "d", "e"]
     assert len(asked) == 5
     assert asked.count(asked[1]) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cursor", [5, ["x"], {}, False, b"x"], ids=repr)
+async def test_a_cursor_that_is_no_text_is_an_error(cursor: Any) -> None:
+    """A page of another shape is told, and never followed."""
+
+    async def fetch(given: str | None) -> Any:
+        return Page([1], cursor)
+
+    with pytest.raises(WalkError) as caught:
+        await all_items(fetch)
+    assert caught.value.reason == "page"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -27,6 +27,8 @@ ParamValue: TypeAlias = (
 """A value of `Binding.params`: JSON's types and bytes. Ints fit 64 bits, floats are finite."""
 
 _MAX_DEPTH: Final = 64
+_MAX_VALUES: Final = 1000
+"""Params may come from a client, who must not make a request dear with them."""
 
 
 def pae(pieces: Iterable[bytes]) -> bytes:
@@ -92,7 +94,7 @@ class Binding:
     Raises:
         EncodingError: If a value has no canonical form: text with a lone surrogate, an int beyond
             64 bits, a NaN or infinity, a map key that is not text, a type not listed in
-            `ParamValue`, or nesting deeper than 64.
+            `ParamValue`, nesting deeper than 64, or more than 1,000 values in params in all.
     """
 
     __slots__ = ("_associated_data", "_params", "_texts")
@@ -173,6 +175,10 @@ class Binding:
         present = [name for name, piece in self.pieces().items() if piece != b"\x00"]
         return f"<Binding of {', '.join(present)}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        params = None if self._params is None else dict(self._params)
+        return _made, (*self._texts, params)
+
     def replace(self, **changes: Any) -> Binding:
         """Return a binding with some arguments changed, for example ``b.replace(locale="de")``."""
         arguments = {name: getattr(self, name) for name in _FIELDS}
@@ -190,6 +196,10 @@ class Binding:
             found[name] = self.associated_data[at + 8 : end]
             at = end
         return found
+
+
+def _made(*arguments: Any) -> Binding:
+    return Binding(**dict(zip(_FIELDS, arguments, strict=True)))
 
 
 def _associated_data(
@@ -233,18 +243,23 @@ def _params(params: Mapping[str, ParamValue]) -> bytes:
     if not isinstance(params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         raise EncodingError(f"params are a mapping, not {type(params).__name__}")
     pieces: list[bytes] = []
+    left = iter(range(_MAX_VALUES))
     for name, value in _sorted_items(params):
         pieces.append(name)
-        pieces.append(packing.pack(_canonical(value, _MAX_DEPTH)))
+        pieces.append(packing.pack(_canonical(value, _MAX_DEPTH, left)))
     return pae(pieces) if pieces else b""
 
 
 def _sorted_items(mapping: Mapping[str, ParamValue]) -> list[tuple[bytes, ParamValue]]:
+    if len(mapping) > _MAX_VALUES:
+        raise EncodingError(f"params hold more than {_MAX_VALUES} values")
     return sorted([(_utf8(name), value) for name, value in mapping.items()], key=itemgetter(0))
 
 
-def _canonical(value: ParamValue, depth: int) -> Any:
+def _canonical(value: ParamValue, depth: int, left: Iterator[int]) -> Any:
     """Return what MessagePack encodes in one way only, or raise."""
+    if next(left, None) is None:
+        raise EncodingError(f"params hold more than {_MAX_VALUES} values, nested ones included")
     if isinstance(value, str):
         _utf8(value)
         return value
@@ -261,9 +276,10 @@ def _canonical(value: ParamValue, depth: int) -> Any:
     if depth == 0:
         raise EncodingError(f"params are nested deeper than {_MAX_DEPTH}")
     if isinstance(value, list | tuple):
-        return [_canonical(member, depth - 1) for member in value]
+        return [_canonical(member, depth - 1, left) for member in value]
     if isinstance(value, Mapping):
         return {
-            name.decode(): _canonical(member, depth - 1) for name, member in _sorted_items(value)
+            name.decode(): _canonical(member, depth - 1, left)
+            for name, member in _sorted_items(value)
         }
     raise EncodingError(f"params hold JSON's types and bytes, not {type(value).__name__}")

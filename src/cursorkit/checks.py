@@ -25,15 +25,15 @@ def check_int(name: str, value: object, low: int, high: int) -> int:
 
 
 def check_seconds(name: str, value: object, high: float) -> float:
-    """Return `value` if it is a number of seconds above 0 and at most `high`.
+    """Return `value` if it is a number of seconds from 0.001 to `high`.
 
     Raises:
         ConfigurationError: If it is anything else: zero, NaN, infinite, a bool or a timedelta too.
     """
     number = value if type(value) is int or type(value) is float else math.nan
-    if not 0 < number <= high:
+    if not 0.001 <= number <= high:
         raise ConfigurationError(
-            f"{name} is {_shown(value)}; give seconds, a number above 0 and at most {high:g}"
+            f"{name} is {_shown(value)}; give seconds, a number from 0.001 to {high:g}"
         )
     return number
 

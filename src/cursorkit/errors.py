@@ -63,6 +63,7 @@ WalkReason = Literal[
     "items",  # more than max_items
     "bytes",  # more than max_bytes
     "seconds",  # longer than max_seconds
+    "page",  # a next_cursor that is neither text nor None
 ]
 """Why a walk was given up. A closed list."""
 

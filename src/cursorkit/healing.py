@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
-from cursorkit.errors import StoreDataError, StoreUnavailableError
+from cursorkit.errors import CursorkitError, StoreError, StoreUnavailableError
 from cursorkit.snapshots import MissingObjectError, Slice, Tree, read
 from cursorkit.stores.base import SnapshotStore
 
@@ -42,7 +43,8 @@ class SnapshotStats:
     Attributes:
         heals: Snapshots served by listing again.
         lost: Walks refused because the list had changed.
-        store_failures: Times that the store could not be asked or refused.
+        store_failures: Times that the store was found failing; while it is left alone, it is not
+            asked.
         bad_answers: Times that the store's answer made no sense.
     """
 
@@ -67,17 +69,37 @@ class _Flight:
 
 
 class _LeftAlone:
-    """Whether the store is left alone after a failure. A clock set back ends it, too."""
+    """Whether the store is left alone after a failure. A clock set back ends it, too.
+
+    By event loop: a store may serve one loop and refuse another.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: float | None = None
+        self._since: dict[object, float] = {}
 
     def __bool__(self) -> bool:
-        return self._since is not None and 0 <= self._clock() - self._since < _LEFT_ALONE
+        since = self._since.get(anyio.lowlevel.current_token())
+        return since is not None and abs(self._clock() - since) < _LEFT_ALONE
 
     def start(self) -> None:
-        self._since = self._clock()
+        now = self._clock()
+        over = [loop for loop, since in self._since.items() if abs(now - since) >= _LEFT_ALONE]
+        for loop in over:
+            self._since.pop(loop, None)
+        self._since[anyio.lowlevel.current_token()] = now
+
+
+@contextmanager
+def _own_errors() -> Generator[None]:
+    """Take an error that no store should raise for a store that is unavailable."""
+    try:
+        yield
+    except (CursorkitError, MissingObjectError):
+        raise
+    except Exception as error:
+        problem = f"it raised {type(error).__name__}, which is no StoreError"
+        raise StoreUnavailableError(problem) from error
 
 
 Relist: TypeAlias = Callable[[], Awaitable[Tree | None]]
@@ -102,18 +124,21 @@ class Snapshots:
         self._changed: OrderedDict[bytes, float] = OrderedDict()
 
     async def publish(self, tree: Tree, *, deadline: int, repair: bool = False) -> bool:
-        """Keep a tree until `deadline`; return whether the store took it.
+        """Keep a tree until `deadline`; return False if the store should have and did not.
 
         A store that fails is logged, not raised: walks of this tree heal.
         """
-        if self._store is None or self._writes_left_alone:
+        if self._store is None:
+            return True
+        if self._writes_left_alone:
             return False
         try:
-            await self._store.put(tree.objects(), deadline=deadline, repair=repair)
+            with _own_errors():
+                await self._store.put(tree.objects(), deadline=deadline, repair=repair)
         except StoreUnavailableError as error:
             self._failed(error, self._writes_left_alone)
             return False
-        except StoreDataError as error:
+        except StoreError as error:
             self._bad_answer(error)
             return False
         return True
@@ -166,23 +191,27 @@ class Snapshots:
         if self._reads_left_alone:
             raise StoreUnavailableError("the snapshot store failed moments ago")
         try:
-            return await read(self._store, root, encoding, offset, count)
+            with _own_errors():
+                return await read(self._store, root, encoding, offset, count)
         except StoreUnavailableError as error:
             self._failed(error, self._reads_left_alone)
             raise
-        except StoreDataError as error:
+        except StoreError as error:
             self._bad_answer(error)
             raise MissingObjectError from None
 
     def _failed(self, error: StoreUnavailableError, refused: _LeftAlone) -> None:
+        affected = (
+            [refused] if error.answered else [self._reads_left_alone, self._writes_left_alone]
+        )
+        if all(affected):
+            return  # Many pages were under way when it failed: one failure, told once.
+        for kind in affected:
+            kind.start()
         self.stats.store_failures += 1
-        refused.start()
-        if not error.answered:
-            self._reads_left_alone.start()
-            self._writes_left_alone.start()
         _log.warning("the snapshot store failed and is left alone for %d s: %s", _LEFT_ALONE, error)
 
-    def _bad_answer(self, error: StoreDataError) -> None:
+    def _bad_answer(self, error: StoreError) -> None:
         self.stats.bad_answers += 1
         _log.warning("the snapshot store gave a bad answer, taken for none: %s", error)
 
@@ -227,5 +256,5 @@ class Snapshots:
         Without this, one authentic cursor could be replayed into a listing each time.
         """
         since = self._changed.get(failure)
-        if since is not None and 0 <= self._clock() - since < _REMEMBERED:
+        if since is not None and abs(self._clock() - since) < _REMEMBERED:
             raise ListChangedError

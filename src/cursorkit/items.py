@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgpack
 
-from cursorkit.errors import SourceError, StoreDataError
+from cursorkit.errors import ConfigurationError, SourceError, StoreDataError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -49,8 +49,9 @@ class ItemEncoding(Protocol[T]):
 class JsonItems:
     """Items as compact JSON: whatever `json` writes, with JSON's own losses.
 
-    A tuple comes back as a list and an int key as text; NaN and infinities are refused; ints of any
-    size, floats and unicode are exact. Members keep their order.
+    A tuple comes back as a list and an int key as text (of 1 and "1" in one mapping, the later one
+    is left); NaN and infinities are refused; ints of any size, floats and unicode are exact.
+    Members keep their order.
     """
 
     name: str = "json"
@@ -58,6 +59,7 @@ class JsonItems:
     def __init__(self) -> None:
         encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         self._to_text = encoder.encode
+        self._from_text = json.JSONDecoder().decode
 
     def encode(self, item: Any, /) -> bytes:
         """Return the item as UTF-8 JSON."""
@@ -69,7 +71,8 @@ class JsonItems:
     def decode(self, data: bytes, /) -> Any:
         """Return the item."""
         try:
-            return json.loads(data)
+            # A sixth quicker than json.loads, which would guess the bytes' encoding.
+            return self._from_text(data.decode())
         except (ValueError, RecursionError):
             raise StoreDataError("a stored item is not JSON") from None
 
@@ -97,8 +100,14 @@ class MsgpackItems:
 class ModelItems(Generic[T]):
     """Items of one type that pydantic knows (a model, dataclass or TypedDict), as JSON.
 
+    On Python 3.11 pydantic wants `typing_extensions.TypedDict`.
+
     Args:
-        model: The items' type, for example a `BaseModel` subclass or a union of them.
+        model: The items' type, for example a `BaseModel` subclass or a union of them. It must not
+            hold sets: their order differs between processes, and with it the root of equal lists.
+
+    Raises:
+        ConfigurationError: If the model holds a set.
     """
 
     name: str = "model"
@@ -108,6 +117,12 @@ class ModelItems(Generic[T]):
         from pydantic import TypeAdapter  # noqa: PLC0415
 
         self._adapter: TypeAdapter[T] = TypeAdapter(model)
+        if _holds_set(self._adapter):
+            name = getattr(model, "__name__", "the model")
+            raise ConfigurationError(
+                f"{name} holds a set, whose order differs between processes; give it a list or"
+                " tuple, or a serializer that sorts it"
+            )
 
     def encode(self, item: T, /) -> bytes:
         """Return the item as JSON, its fields by alias."""
@@ -116,15 +131,25 @@ class ModelItems(Generic[T]):
             # pydantic writes what it would not read: None, a NaN as null, a model without a field.
             self._adapter.validate_json(data)
             return data
-        except (TypeError, ValueError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001  # a model's own validators raise what they like
             raise SourceError(f"an item cannot be encoded as its model: {_kind(error)}") from None
 
     def decode(self, data: bytes, /) -> T:
         """Return the item, validated."""
         try:
             return self._adapter.validate_json(data)
-        except ValueError:
+        except Exception:  # noqa: BLE001  # a model's own validators raise what they like
             raise StoreDataError("a stored item does not fit its model") from None
+
+
+def _holds_set(adapter: TypeAdapter[Any]) -> bool:
+    from pydantic.errors import PydanticUserError  # noqa: PLC0415
+
+    try:
+        schema = json.dumps(adapter.json_schema(mode="serialization"), default=str)
+    except PydanticUserError:
+        return False  # A type without a JSON schema; what it writes is its author's business.
+    return '"uniqueItems": true' in schema
 
 
 def _kind(error: Exception) -> str:

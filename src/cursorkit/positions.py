@@ -129,6 +129,8 @@ class Keyset:
 Position: TypeAlias = Offset | Keyset | SnapshotOffset | Opaque
 """What a cursor denotes once decoded."""
 
+_POSITIONS: Final = (Offset, SnapshotOffset, Keyset, Opaque)
+
 
 def _keyset_from_wire(values: list[Any]) -> Keyset:
     if type(values) is not list:  # text and maps can be iterated over, an extension is a tuple
@@ -158,6 +160,8 @@ def encode_body(position: Position, expires_at: int | None) -> bytes:
         type(expires_at) is not int or not 1 <= expires_at <= MAX_INTEGER
     ):
         raise EncodingError("expires_at must be None or an int from 1 to 2^53-1")
+    if not isinstance(position, _POSITIONS):
+        raise EncodingError(f"a cursor carries a position, not {type(position).__name__}")
     return packing.pack(position._body(expires_at))  # pyright: ignore[reportPrivateUsage]
 
 

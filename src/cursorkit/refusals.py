@@ -9,18 +9,35 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from cursorkit.binding import Binding
-from cursorkit.errors import CursorError
+from cursorkit.errors import CursorError, SourceError
 from cursorkit.keys import Key
 
-__all__ = ["log_minted", "log_refused"]
+__all__ = ["hosts_own", "log_minted", "log_refused"]
 
 _log: Final = logging.getLogger("cursorkit")
 
 _HASHED_LENGTH: Final = 4096
 """A longer cursor is not hashed: a refusal must not cost more the more it is fed."""
+
+
+@contextmanager
+def hosts_own() -> Generator[None]:
+    """Keep a `CursorError` of the host's own code from passing for a refusal of the client.
+
+    A gateway's source, say, pages an upstream: a refusal there is nothing that its client can mend.
+
+    Raises:
+        SourceError: In place of a `CursorError`.
+    """
+    try:
+        yield
+    except CursorError as error:
+        raise SourceError("the host's own code was refused a cursor") from error
 
 
 def log_minted(cursor: str, binding: Binding, key: Key | None) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, TypeVar
 
 import anyio.lowlevel
@@ -25,6 +26,7 @@ from cursorkit.stores.base import (
     MAX_BLOB_BYTES,
     SnapshotStore,
     StoredObject,
+    VerifiedObject,
     digest_of,
     verified,
 )
@@ -88,13 +90,11 @@ class Tree:
 
     root: bytes
     blobs: Sequence[bytes] = field(repr=False)
-    _levels: Sequence[Sequence[tuple[bytes, bytes]]] = field(repr=False)
+    _levels: Sequence[Sequence[StoredObject]] = field(repr=False)
 
     def objects(self) -> Iterator[StoredObject]:
-        """Yield every object, level by level, the root last."""
-        for level, objects in enumerate(self._levels):
-            for digest, blob in objects:
-                yield StoredObject(digest, blob, level)
+        """Return every object, level by level, the root last."""
+        return chain.from_iterable(self._levels)
 
     def slice(self, offset: int, count: int) -> Slice:
         """Return up to `count` items from `offset` on."""
@@ -109,25 +109,28 @@ async def build(blobs: Sequence[bytes], encoding: str) -> Tree:
         blobs: The items' blobs, in order.
         encoding: The name of the items' encoding.
     """
-    level: list[tuple[bytes, bytes]] = []
+    level: list[StoredObject] = []
     for number, blob in enumerate(blobs):
         if number % _YIELD_EVERY == 0:
             await anyio.lowlevel.checkpoint()
-        level.append((digest_of(blob), blob))
+        level.append(VerifiedObject(digest_of(blob), blob))
     levels = [level]
     while len(level) > _FAN_OUT:
         level = [
-            _named(b"N" + b"".join(digest for digest, _ in level[start : start + _FAN_OUT]))
+            _above(b"N" + _joined(level[start : start + _FAN_OUT]), len(levels))
             for start in range(0, len(level), _FAN_OUT)
         ]
         levels.append(level)
-    top = b"".join(digest for digest, _ in level)
-    root = _named(b"R" + msgpack.packb([len(blobs), encoding, top]))
-    return Tree(root[0], blobs, [*levels, [root]])
+    root = _above(b"R" + msgpack.packb([len(blobs), encoding, _joined(level)]), len(levels))
+    return Tree(root.digest, blobs, [*levels, [root]])
 
 
-def _named(blob: bytes) -> tuple[bytes, bytes]:
-    return digest_of(blob), blob
+def _joined(objects: Sequence[StoredObject]) -> bytes:
+    return b"".join([stored.digest for stored in objects])
+
+
+def _above(blob: bytes, level: int) -> StoredObject:
+    return VerifiedObject(digest_of(blob), blob, level)
 
 
 def _widths(count: int) -> list[int]:

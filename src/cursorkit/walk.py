@@ -6,6 +6,7 @@ a REST client, or an MCP client; for the latter, `cursorkit.adapters.mcp.client`
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -158,19 +159,19 @@ async def all_items(
     """
     check_int("max_restarts", max_restarts, 0, 100)
     watch = _Watch(budget, clock)
-    dead: set[str] = set()
+    dead: set[bytes] = set()
 
     async def fetch_live(cursor: str | None) -> PageLike[T]:
         if cursor is None:
             return await (fetch_anew() if dead and fetch_anew is not None else fetch(None))
-        if cursor in dead:
+        if _digest(cursor) in dead:
             raise WalkError("the server hands out a cursor that it has refused", "dead")
         try:
             return await fetch(cursor)
         except Exception as error:
             if not is_invalid_cursor(error):
                 raise
-            dead.add(cursor)
+            dead.add(_digest(cursor))
             raise _RefusedError(error) from None
 
     refusal: Exception | None = None
@@ -183,6 +184,13 @@ async def all_items(
     raise WalkError(
         f"a cursor was refused in each of {max_restarts + 1} walks", "restarts"
     ) from refusal
+
+
+def _digest(cursor: str) -> bytes:
+    """Return what is remembered of a cursor: a server may hand out long ones."""
+    if type(cursor) is not str:
+        raise WalkError("the server gave something else than text for a cursor", "page")
+    return hashlib.sha256(cursor.encode("utf-8", "surrogatepass")).digest()
 
 
 class _RefusedError(Exception):
@@ -222,7 +230,7 @@ class _Walk(Generic[P]):
         self._size = size
         self._watch = watch
         self._cursor: str | None = None
-        self._seen: set[str] = set()
+        self._seen: set[bytes] = set()
         self._pages = self._items = self._bytes = 0
 
     def __aiter__(self) -> _Walk[P]:
@@ -235,13 +243,14 @@ class _Walk(Generic[P]):
             raise WalkError(f"the list has more than max_pages={self._pages}", "pages")
         page = await self._watch.fetch(self._fetch, self._cursor)
         # All before the page is given out: a server that ignores cursors gave the first page again.
-        if page.next_cursor in self._seen:
+        name = None if page.next_cursor is None else _digest(page.next_cursor)
+        if name in self._seen:
             raise WalkError("the server gave a cursor twice, so the walk would not end", "repeated")
         self._count(page)
         self._pages += 1
         self._cursor = page.next_cursor
-        if self._cursor is not None:
-            self._seen.add(self._cursor)
+        if name is not None:
+            self._seen.add(name)
         return page
 
     def _count(self, page: PageLike[Any]) -> None:

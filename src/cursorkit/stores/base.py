@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 __all__ = [
     "MAX_BLOB_BYTES",
     "SnapshotStore",
     "StoredObject",
     "VerifiedBlobs",
+    "VerifiedObject",
     "digest_of",
     "verified",
 ]
@@ -24,16 +24,18 @@ __all__ = [
 MAX_BLOB_BYTES: Final = 1024 * 1024
 """The largest object, in bytes, kind byte included."""
 
-_DOMAIN: Final = b"cursorkit/1:"
+_EMPTY: Final = hashlib.sha256(b"cursorkit/1:")
 
 
 def digest_of(blob: bytes) -> bytes:
     """Return the 32-byte name of an object: SHA-256 of ``"cursorkit/1:" ‖ blob``."""
-    return hashlib.sha256(_DOMAIN + blob).digest()
+    # A fifth quicker than to join the two.
+    hashed = _EMPTY.copy()
+    hashed.update(blob)
+    return hashed.digest()
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(NamedTuple):
     """An immutable blob and its name.
 
     Attributes:
@@ -44,14 +46,24 @@ class StoredObject:
     """
 
     digest: bytes
-    blob: bytes = field(repr=False)
+    blob: bytes
     level: int = 0
+
+    def __repr__(self) -> str:
+        return f"StoredObject(digest={self.digest!r}, level={self.level})"
+
+
+class VerifiedObject(StoredObject):
+    """An object whose digest was computed from its blob: a store need not do so again."""
+
+    __slots__ = ()
 
 
 class VerifiedBlobs(tuple[bytes | None, ...]):
     """Blobs that were checked against `digests`, made by `verified` and by stores that check.
 
-    They vouch for those digests alone: passed on as the answer to others, they are checked again.
+    They vouch for those digests alone: passed on as the answer to others, they are checked again. A
+    store of your own that returns them takes over the promise that no blob is another's.
     """
 
     digests: tuple[bytes, ...]
@@ -70,14 +82,14 @@ def verified(digests: Sequence[bytes], blobs: Sequence[bytes | None]) -> Verifie
     """
     if isinstance(blobs, VerifiedBlobs) and blobs.digests == tuple(digests):
         return blobs
-    if len(blobs) != len(digests):
+    if not isinstance(blobs, Sequence) or len(blobs) != len(digests):
         return VerifiedBlobs(digests, [None] * len(digests))
     return VerifiedBlobs(
         digests,
-        (
+        [
             blob if type(blob) is bytes and digest_of(blob) == digest else None
             for digest, blob in zip(digests, blobs, strict=True)
-        ),
+        ],
     )
 
 

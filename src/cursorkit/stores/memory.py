@@ -7,13 +7,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import anyio.lowlevel
 
 from cursorkit.checks import check_int
 from cursorkit.errors import StoreDataError
-from cursorkit.stores.base import StoredObject, VerifiedBlobs, digest_of
+from cursorkit.stores.base import StoredObject, VerifiedBlobs, VerifiedObject, digest_of
 
 __all__ = ["MemoryStore"]
 
@@ -67,10 +68,13 @@ class MemoryStore:
             StoreDataError: If an object's digest is not that of its blob.
         """
         added = 0
-        for number, stored in enumerate(objects, 1):
+        remaining = iter(objects)
+        while batch := list(islice(remaining, _YIELD_EVERY)):
             with self._lock:
-                added += self._keep(stored, deadline)
-            if number % _YIELD_EVERY == 0:
+                for stored in batch:
+                    added += self._keep(stored, deadline)
+                self._make_room()
+            if len(batch) == _YIELD_EVERY:
                 await anyio.lowlevel.checkpoint()
         if added > self._max_bytes:
             _log.warning(
@@ -91,16 +95,18 @@ class MemoryStore:
         known = self._objects.get(stored.digest)
         if known is not None:
             blob, until = known
-            self._objects[stored.digest] = (blob, max(until, deadline))
+            if until < deadline:
+                self._objects[stored.digest] = (blob, deadline)
             self._objects.move_to_end(stored.digest)
             return 0
         blob = bytes(stored.blob)
-        if digest_of(blob) != stored.digest:
+        if type(stored) is not VerifiedObject and digest_of(blob) != stored.digest:
             raise StoreDataError("an object was put under another's digest")
         size = len(blob) + _OVERHEAD
         self._objects[stored.digest] = (blob, deadline)
         self._bytes += size
-        self._make_room()
+        if self._bytes > self._max_bytes:
+            self._make_room()
         return size
 
     def _make_room(self) -> None:

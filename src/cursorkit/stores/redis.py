@@ -49,6 +49,9 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _YIELD_EVERY: Final = 4096
 """Objects with a known lease between two checkpoints: about a millisecond."""
 
+_AGAIN_AFTER: Final = 0.05
+"""Seconds after which a chunk that did not heed its timeout is told again."""
+
 _ROUNDS: Final = 3
 """How often a chunk is tried. Once is usual, twice where another node was faster."""
 
@@ -292,7 +295,10 @@ class _Server:
         """Bound what is done inside by the timeout and the concurrency."""
         await self._enter_loop()
         try:
-            async with asyncio.timeout(self._timeout), self._slots:
+            # Up to Python 3.11 the first may be lost: asyncio.wait_for, with which redis-py writes,
+            # forgets a cancellation that comes as the write ends.
+            late = asyncio.timeout(self._timeout + _AGAIN_AFTER)
+            async with late, asyncio.timeout(self._timeout), self._slots:
                 yield
         except TimeoutError as error:
             cause = _retried(error)

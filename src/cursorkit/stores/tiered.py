@@ -12,7 +12,14 @@ import anyio
 import anyio.lowlevel
 
 from cursorkit.checks import MAX_TTL, check_seconds
-from cursorkit.stores.base import SnapshotStore, StoredObject, VerifiedBlobs, verified
+from cursorkit.errors import StoreUnavailableError
+from cursorkit.stores.base import (
+    SnapshotStore,
+    StoredObject,
+    VerifiedBlobs,
+    VerifiedObject,
+    verified,
+)
 
 __all__ = ["TieredStore"]
 
@@ -24,7 +31,8 @@ class _Fetch:
     """One request to the far store, and those who wait for its answer."""
 
     done: anyio.Event = field(default_factory=anyio.Event)
-    blobs: dict[bytes, bytes | None] | None = None
+    blobs: dict[bytes, bytes | None] = field(default_factory=dict)
+    failure: StoreUnavailableError | None = None
 
 
 class TieredStore:
@@ -36,8 +44,8 @@ class TieredStore:
     Args:
         near: Fast and local; may lose anything at any time.
         far: Shared by the nodes.
-        max_age: Seconds for which an object is kept near after it came there. Reads near are not
-            seen by the far store: with a far store that evicts by use, a short age tells it what is
+        max_age: Seconds for which an object is kept near after it was put or fetched. Reads near
+            are not seen by the far store: with one that evicts by use, a short age tells it what is
             in use.
         clock: Returns Unix seconds.
 
@@ -57,7 +65,7 @@ class TieredStore:
         self._far = far
         self._max_age = check_seconds("max_age", max_age, MAX_TTL)
         self._clock = clock
-        self._fetches: dict[tuple[object, bytes], _Fetch] = {}
+        self._fetches: dict[object, dict[bytes, _Fetch]] = {}
 
     async def put(
         self, objects: Iterable[StoredObject], *, deadline: int, repair: bool = False
@@ -83,35 +91,47 @@ class TieredStore:
         found = dict(zip(digests, near, strict=True))
         found.update(await self._get_far([digest for digest in found if found[digest] is None]))
         # Both tiers' blobs were verified one by one.
-        return VerifiedBlobs(digests, (found[digest] for digest in digests))
+        return VerifiedBlobs(digests, [found[digest] for digest in digests])
 
     async def _get_far(self, wanted: list[bytes]) -> dict[bytes, bytes | None]:
         found: dict[bytes, bytes | None] = {}
         loop = anyio.lowlevel.current_token()
         while wanted:
-            fetches = {digest: self._fetches.get((loop, digest)) for digest in wanted}
-            mine = [digest for digest, fetch in fetches.items() if fetch is None]
+            under_way = self._fetches.get(loop, {})
+            fetches = {id(under_way[each]): under_way[each] for each in wanted if each in under_way}
+            mine = [digest for digest in wanted if digest not in under_way]
             if mine:
                 found.update(await self._fetch(mine, loop))
-            for fetch in {id(fetch): fetch for fetch in fetches.values() if fetch}.values():
+            for fetch in fetches.values():
                 await fetch.done.wait()
-                found.update(fetch.blobs or {})
-            # What others asked for in vain (they failed, or were cancelled) is asked for again.
+                found.update(fetch.blobs)
+                if (failure := fetch.failure) is not None:
+                    # Asked one after another, those who wait would each wait for a timeout more.
+                    raise StoreUnavailableError(
+                        str(failure), answered=failure.answered
+                    ) from failure.__cause__
+            # What others asked for in vain (cancelled, or a bad answer) is asked for again.
             wanted = [digest for digest in wanted if digest not in found]
         return found
 
     async def _fetch(self, digests: list[bytes], loop: object) -> dict[bytes, bytes | None]:
         fetch = _Fetch()
-        self._fetches.update(((loop, digest), fetch) for digest in digests)
+        under_way = self._fetches.setdefault(loop, {})
+        under_way.update(dict.fromkeys(digests, fetch))
         try:
             blobs = verified(digests, await self._far.get(digests))
             fetch.blobs = dict(zip(digests, blobs, strict=True))
+            there = [VerifiedObject(digest, blob) for digest, blob in fetch.blobs.items() if blob]
+            await self._near.put(there, deadline=self._near_deadline())
+        except StoreUnavailableError as error:
+            fetch.failure = error
+            raise
         finally:
             for digest in digests:
-                del self._fetches[loop, digest]
+                del under_way[digest]
+            if not under_way:
+                del self._fetches[loop]
             fetch.done.set()
-        there = [StoredObject(digest, blob) for digest, blob in fetch.blobs.items() if blob]
-        await self._near.put(there, deadline=self._near_deadline())
         return fetch.blobs
 
     def _near_deadline(self) -> int:

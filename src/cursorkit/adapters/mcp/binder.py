@@ -14,7 +14,7 @@ from mcp.server.mcpserver import authenticated_principal
 
 from cursorkit.binding import Binding
 from cursorkit.errors import ConfigurationError, EncodingError, InvalidCursorError
-from cursorkit.refusals import log_refused
+from cursorkit.refusals import hosts_own, log_refused
 
 __all__ = [
     "AuthEpoch",
@@ -104,16 +104,28 @@ class Binder:
             InvalidCursorError: If the request's params have no canonical form.
             TypeError: If a callback returns another type than it should.
         """
-        binding = _of_request(ctx.params or {}, method, cursor).replace(
-            audience=self._audience,
-            principal=await self._text("principal", self._principal, ctx),
-            protocol_version=ctx.protocol_version,
-            auth_epoch=await self._text("auth_epoch", self._auth_epoch, ctx),
-        )
+        with hosts_own():
+            principal = await self._text("principal", self._principal, ctx)
+            auth_epoch = await self._text("auth_epoch", self._auth_epoch, ctx)
         self._warn_of_shared_principals()
+        given = ctx.params or {}
+        params = {name: value for name, value in given.items() if name not in _NOT_BOUND}
+        try:
+            binding = Binding(
+                method,
+                audience=self._audience,
+                principal=principal,
+                protocol_version=ctx.protocol_version,
+                auth_epoch=auth_epoch,
+                params=params,
+            )
+        except EncodingError:
+            _check_params(params, method, cursor)
+            raise
         if self._bind is None:
             return binding
-        bound = await settled(self._bind(ctx, binding))
+        with hosts_own():
+            bound = await settled(self._bind(ctx, binding))
         if not isinstance(bound, Binding):
             raise TypeError(f"bind returned a {type(bound).__name__}, not a Binding")
         return bound
@@ -139,10 +151,10 @@ class Binder:
             )
 
 
-def _of_request(params: Mapping[str, Any], method: str, cursor: object) -> Binding:
-    bound = {name: value for name, value in params.items() if name not in _NOT_BOUND}
+def _check_params(params: Mapping[str, Any], method: str, cursor: object) -> None:
+    """Raise `InvalidCursorError` if it is the client's params that have no canonical form."""
     try:
-        return Binding(method, params=bound)
+        Binding(method, params=params)
     except EncodingError:
         error = InvalidCursorError("binding")
         log_refused(error, cursor, Binding(method), None, kid_known=False)

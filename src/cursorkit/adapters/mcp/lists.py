@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
+
+from pydantic import BaseModel
 
 from cursorkit.errors import ConfigurationError
 from cursorkit.positions import MAX_PAGE_SIZE
 
-__all__ = ["LISTS", "ListSpec", "WireItem", "spec_of"]
+__all__ = ["LISTS", "ListSpec", "WireItem", "spec_of", "wire_form"]
 
 WireItem: TypeAlias = dict[str, Any]
 """An item as it goes on the wire."""
@@ -41,12 +43,15 @@ class ListSpec:
     def items_of(self, result: Mapping[str, Any]) -> list[WireItem] | None:
         """Return the items of a result, None if it is not the complete list that it should be."""
         found = result.get(self.result_key)
-        if not isinstance(found, list) or result.get("resultType", "complete") != "complete":
+        whole = result.get("resultType", "complete") == "complete"
+        if not whole or not isinstance(found, list | tuple):
             return None
-        items = cast("list[WireItem]", found)
-        for item in items:
-            if type(item) is not dict or type(item.get(self.item_key)) is not str:
+        items: list[WireItem] = []
+        for member in cast("Sequence[object]", found):
+            item = wire_form(member)
+            if item is None or type(item.get(self.item_key)) is not str:
                 return None
+            items.append(item)
         return items
 
 
@@ -61,6 +66,15 @@ LISTS: Final[Mapping[str, ListSpec]] = {
         ListSpec("resources/directory/read", "resources", "uri", cacheable=False),
     )
 }
+
+
+def wire_form(value: object) -> dict[str, Any] | None:
+    """Return a mapping as a dict, a model as the SDK writes it; None for others."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
 
 
 def spec_of(method: object) -> ListSpec:

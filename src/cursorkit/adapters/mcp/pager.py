@@ -72,6 +72,11 @@ class ListPager:
         self._max_pages = max_pages
         self._max_page_bytes = max_page_bytes
 
+    @property
+    def filters(self) -> bool:
+        """Whether `visible` decides what may be shown."""
+        return self._visible is not None
+
     def may_be_public(self, hint: CacheHint) -> bool:
         """Return whether pages with this hint may be cached for everybody.
 
