@@ -1,9 +1,9 @@
 # `make demo` and `make test` set themselves up; they need only Python 3.11 or later and make.
 
-CODE     = $(wildcard src tests examples benchmarks)
+CODE     = $(wildcard src tests examples benchmarks fuzz)
 # `make test` fails unless every branch of these, under src/cursorkit, is covered.
-COMPLETE = codecs/* paginators/* binding.py checks.py healing.py items.py keys/* packing.py \
-           positions.py refusals.py snapshots.py
+COMPLETE = catalogs/* catalogs/skills/* codecs/* paginators/* stores/* adapters/sqlalchemy.py \
+           adapters/mcp/skills.py binding.py checks.py healing.py items.py keys/* packing.py positions.py refusals.py snapshots.py walk.py
 PIP      = -m pip install -qq --disable-pip-version-check
 
 # The first interpreter that runs a program. They are tried, not looked up: a version manager puts
@@ -20,19 +20,26 @@ space   := $() $()
 comma   := ,
 INCLUDE  = $(subst $(space),$(comma),$(addprefix src/cursorkit/,$(COMPLETE)))
 
-.PHONY: help demo test test-3.13 format bench clean
+MINUTES  = 60
+MUTANTS  = *
+
+.PHONY: help demo test test-3.13 format bench fuzz mutants timing vectors clean
 
 help:
 	@echo "make demo     an MCP server, walked by a real client"
 	@echo "make test     lint, types, and tests on Python 3.11 and 3.13"
 	@echo "make format   format, and fix what can be fixed"
 	@echo "make bench    every benchmark"
+	@echo "make fuzz     every fuzz target, MINUTES=60 over all of them"
+	@echo "make timing   whether the time of a refusal tells anything of a tag"
+	@echo "make mutants  mutation tests, for hours; MUTANTS='cursorkit.binding*' for a part"
+	@echo "make vectors  the test vectors, written anew"
 	@echo "make clean    remove all that these made"
 
 demo: .venv/.ready
 	@.venv/bin/cursorkit demo
 
-test: .venv/.ready
+test: .venv/.ready .venv/.fuzz
 	.venv/bin/ruff check $(CODE)
 	.venv/bin/ruff format --check $(CODE)
 	.venv/bin/mypy $(CODE)
@@ -40,6 +47,7 @@ test: .venv/.ready
 	.venv/bin/pytest -n 2 --cov --cov-report=
 	.venv/bin/coverage report
 	.venv/bin/coverage report --include='$(INCLUDE)' --fail-under=100
+	.venv/bin/python -m fuzz --minutes 0.75 || [ $$? = 3 ]
 	@if .venv/bin/python -c '$(IS_313)'; then \
 	    echo "Python 3.13 is what was tested just now"; \
 	elif [ -n '$(PYTHON13)' ]; then \
@@ -60,9 +68,24 @@ bench: .venv/.ready
 	    .venv/bin/python -m "benchmarks.$$(basename "$$file" .py)" || exit 1; \
 	done
 
+fuzz: .venv/.fuzz
+	.venv/bin/python -m fuzz --minutes $(MINUTES)
+
+timing: .venv/.ready
+	.venv/bin/python -m benchmarks.timing
+
+# CI=1: the same examples in every run.
+mutants: .venv/.ready
+	.venv/bin/python $(PIP) 'mutmut>=3.8,<4'
+	CI=1 .venv/bin/mutmut run --max-children 2 '$(MUTANTS)'
+	.venv/bin/mutmut results
+
+vectors: .venv/.ready
+	.venv/bin/python -m tests.vectors.generate
+
 clean:
 	rm -rf .venv .venv313 .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -rf build dist
+	rm -rf .fuzz build dist mutants
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +
 
 # Made again only when pyproject.toml changes.
@@ -76,4 +99,9 @@ clean:
 .venv313/.ready: pyproject.toml
 	'$(PYTHON13)' -m venv .venv313
 	.venv313/bin/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+# Where there is no wheel of atheris, the fuzz run says that it did nothing.
+.venv/.fuzz: .venv/.ready
+	-.venv/bin/python $(PIP) --only-binary :all: 'atheris>=3,<4'
 	@touch $@

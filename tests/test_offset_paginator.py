@@ -185,3 +185,8 @@ def test_a_page_is_a_list_of_its_own() -> None:
     sequence = [1, 2, 3]
     OffsetPaginator(CODECS["signed"]).page(None, sequence, ALICE).items.clear()
     assert sequence == [1, 2, 3]
+
+
+def test_a_page_may_be_made_with_its_items_type() -> None:
+    """`Page[int](...)` is a page, on every version of Python."""
+    assert Page[int]([1]) == Page([1])

@@ -1,4 +1,7 @@
-"""Ordered catalogs for servers whose host has none: tools, prompts, resources and templates."""
+"""Ordered catalogs for servers whose host has none: tools, prompts, resources and templates.
+
+Skills from a directory have a module of their own, `cursorkit.catalogs.skills`, and an extra.
+"""
 
 from cursorkit.catalogs.base import (
     CacheHint,
@@ -7,6 +10,7 @@ from cursorkit.catalogs.base import (
     Listeners,
     Prompts,
     Resources,
+    Skills,
     Tools,
 )
 from cursorkit.catalogs.registries import PromptCatalog, ToolCatalog
@@ -28,6 +32,7 @@ __all__ = [
     "ResourceCatalog",
     "ResourceTemplateCatalog",
     "Resources",
+    "Skills",
     "ToolCatalog",
     "Tools",
     "UriTemplate",

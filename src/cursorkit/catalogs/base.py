@@ -28,6 +28,7 @@ __all__ = [
     "Prompts",
     "Registry",
     "Resources",
+    "Skills",
     "Tools",
     "Unsubscribe",
     "WireEntry",
@@ -124,6 +125,38 @@ class Resources(Catalog, Protocol):
 
     async def read(self, uri: str, context: Any) -> Any:
         """Return the contents of a resource.
+
+        Raises:
+            NotRegistered: If the catalog knows nothing of this URI; another may be asked.
+            NotFound: If it is this catalog's to answer, and there is nothing.
+        """
+        ...
+
+
+class Skills(Catalog, Protocol):
+    """A catalog for ``skills/list``, ``skills/get`` and ``resources/directory/read``.
+
+    An entry is named by the URI of its ``SKILL.md``: ``.../name/SKILL.md``.
+    """
+
+    async def get(self, uri: str, context: Any) -> Entry:
+        """Return the entry of a skill as it is now, whether it is listed or not.
+
+        Raises:
+            NotRegistered: If there is no such skill.
+        """
+        ...
+
+    async def directory(self, uri: str, context: Any) -> Entries:
+        """Return what is in a directory, as resources.
+
+        Raises:
+            NotFound: If there is no such directory.
+        """
+        ...
+
+    async def read(self, uri: str, context: Any) -> Any:
+        """Return the contents of a file of a skill, as a result of ``resources/read``.
 
         Raises:
             NotRegistered: If the catalog knows nothing of this URI; another may be asked.

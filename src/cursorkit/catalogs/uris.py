@@ -122,9 +122,7 @@ def _host(host: str) -> str:
 
 def _without_dots(path: str) -> str:
     """Return a path without dot segments (RFC 3986 §5.2.4)."""
-    leading = _LEADING_DOTS.match(path)
-    path = path[leading.end() :] if leading else path
-    segments: list[str] = _SEGMENTS.findall(path)
+    segments: list[str] = _SEGMENTS.findall(_LEADING_DOTS.sub("", path, count=1))
     kept: list[str] = []
     for segment in segments:
         if segment == "/..":

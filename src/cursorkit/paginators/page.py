@@ -10,7 +10,7 @@ __all__ = ["Page"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # No slots: on Python 3.11 `Page[int](…)` would fail.
 class Page(Generic[T]):
     """A page of a list.
 
