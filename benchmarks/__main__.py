@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import bench_codec, bench_pages
+from benchmarks import bench_codec, bench_hosts, bench_pages, bench_store
 from benchmarks.harness import show
 
 __all__ = ["main"]
@@ -22,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         bench_pages.run(
             lengths=[1000, 10_000, 100_000], rounds=10, principals=100, seed=given.seed
         ),
+        bench_hosts.run(tools=8000, rounds=2, sample=4, seed=given.seed),
+        bench_store.run(bench_store.Settings(rounds=10, principals=100, seed=given.seed)),
     ]
     show(reports, as_json=given.json)
 

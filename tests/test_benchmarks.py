@@ -10,17 +10,19 @@ from typing import Any, Final
 import pytest
 
 from benchmarks import __main__ as everything
-from benchmarks import bench_codec, bench_pages
+from benchmarks import bench_codec, bench_hosts, bench_pages, bench_store
 from benchmarks.descriptors import descriptors
 from benchmarks.harness import Measurement, Ratio, Report, best_times, show
 
 CODEC: Final = ["--rounds", "1", "--loops", "1"]
 PAGES: Final = ["--rounds", "1", "--lengths", "120", "360", "--principals", "3"]
+STORE: Final = ["--rounds=1", "--length=300", "--principals=3", "--patience=0.2", "--cluster"]
 
 Main = Callable[[list[str]], None]
 
-BOTH = pytest.mark.parametrize(
-    ("main", "arguments"), [(bench_codec.main, CODEC), (bench_pages.main, PAGES)]
+EACH = pytest.mark.parametrize(
+    ("main", "arguments"),
+    [(bench_codec.main, CODEC), (bench_pages.main, PAGES), (bench_store.main, STORE)],
 )
 
 
@@ -31,7 +33,7 @@ def plain_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
 
 
-def small_report(**_: object) -> Report:
+def small_report(*_: object, **__: object) -> Report:
     """Return a report with a figure of each unit, and a ratio of each verdict."""
     return Report(
         "small",
@@ -46,7 +48,7 @@ def small_report(**_: object) -> Report:
     )
 
 
-@BOTH
+@EACH
 def test_a_benchmark_prints_ratios_with_their_goals(
     main: Main, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,7 +60,7 @@ def test_a_benchmark_prints_ratios_with_their_goals(
     assert max(map(len, output.splitlines())) <= 100
 
 
-@BOTH
+@EACH
 def test_a_benchmark_prints_json(
     main: Main, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +86,18 @@ def test_many_principals_store_what_one_does() -> None:
     assert report.ratios[-1] == Ratio("bytes for 3 principals / for one", 1, 1)
 
 
+def test_the_store_is_held_against_its_goals() -> None:
+    """Each goal has its ratio; what the server counts, and not the clock, is as it must be."""
+    settings = bench_store.Settings(rounds=1, length=300, principals=3, patience=0.2)
+    report = bench_store.run(settings)
+    goals = [ratio.goal for ratio in report.ratios if ratio.goal is not None]
+    assert goals == [0, 1, 4, 1, 3, 3, 1.5, 1.5, 2.5, 45, *[1.2] * 6]
+    trips = [ratio.value for ratio in report.ratios if ratio.name.startswith("round trips")]
+    assert trips == [0, 1, 3]
+    stored = [each.value for each in report.measurements if each.unit == "objects"]
+    assert stored == [300 + 3, 300 + 3 * 3, 300 + 3 * 3]
+
+
 def test_descriptors_are_seeded_and_distinct() -> None:
     """The same seed gives the same descriptors of about 1 kB, each with its own name."""
     found = descriptors(50, seed=7)
@@ -99,8 +113,10 @@ def test_all_benchmarks_print_one_array(
     """`python -m benchmarks --json` prints the reports of all benchmarks as one array."""
     monkeypatch.setattr(bench_codec, "run", small_report)
     monkeypatch.setattr(bench_pages, "run", small_report)
+    monkeypatch.setattr(bench_store, "run", small_report)
+    monkeypatch.setattr(bench_hosts, "run", small_report)
     everything.main(["--json"])
-    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["small", "small"]
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["small"] * 4
 
 
 def test_a_report_shows_units_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -334,9 +334,10 @@ def test_a_type_without_a_json_schema_may_be_an_item() -> None:
     def written(value: Any) -> str:
         return str(value)
 
-    plain = Annotated[Any, PlainSerializer(written), WithJsonSchema({"type": "string"})]
+    plain: Any = Annotated[Any, PlainSerializer(written), WithJsonSchema({"type": "string"})]
+    without_schema: Any = Callable[[], None]
     assert ModelItems(plain).encode("a") == b'"a"'
-    assert ModelItems(Callable[[], None])  # no schema at all
+    assert ModelItems(without_schema)
 
 
 def test_a_validator_that_raises_is_the_lists_error() -> None:

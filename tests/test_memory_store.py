@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorkit.errors import ConfigurationError, StoreDataError
-from cursorkit.stores.base import MAX_BLOB_BYTES, StoredObject, digest_of
+from cursorkit.stores.base import MAX_BLOB_BYTES, StoredObject, VerifiedObject, digest_of
 from cursorkit.stores.memory import MemoryStore
 from cursorkit.testing.clock import FakeClock
 
@@ -141,6 +141,21 @@ async def test_an_object_under_anothers_digest_is_refused() -> None:
     with pytest.raises(StoreDataError):
         await store.put([StoredObject(an_object(1).digest, an_object(2).blob)], deadline=2**40)
     assert len(store) == 0
+
+
+async def test_an_object_that_was_verified_is_not_hashed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever computed or checked the digest says so, and the store takes it for that."""
+
+    def never(blob: bytes) -> bytes:
+        raise AssertionError("hashed again")
+
+    known = an_object(1)
+    monkeypatch.setattr("cursorkit.stores.memory.digest_of", never)
+    store = MemoryStore(clock=FakeClock())
+    await store.put([VerifiedObject(*known)], deadline=2**40)
+    assert await kept(store, [known]) == [True]
 
 
 async def test_a_buffer_that_is_reused_changes_nothing_that_was_kept() -> None:

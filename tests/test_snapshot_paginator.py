@@ -1235,8 +1235,12 @@ async def test_a_key_must_be_hashable() -> None:
 @pytest.mark.parametrize("value", [None, 5], ids=repr)
 async def test_a_source_returns_an_iterable(value: Any) -> None:
     """The message says what it returned."""
+
+    def source() -> Any:
+        return value
+
     with pytest.raises(SourceError, match=type(value).__name__):
-        await node(None).page(None, lambda: value, ALICE)
+        await node(None).page(None, source, ALICE)
 
 
 @pytest.mark.parametrize("now", [math.nan, math.inf], ids=repr)

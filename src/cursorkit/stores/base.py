@@ -24,13 +24,13 @@ __all__ = [
 MAX_BLOB_BYTES: Final = 1024 * 1024
 """The largest object, in bytes, kind byte included."""
 
-_EMPTY: Final = hashlib.sha256(b"cursorkit/1:")
+_DOMAIN_HASHED: Final = hashlib.sha256(b"cursorkit/1:")
 
 
 def digest_of(blob: bytes) -> bytes:
     """Return the 32-byte name of an object: SHA-256 of ``"cursorkit/1:" ‖ blob``."""
     # A fifth quicker than to join the two.
-    hashed = _EMPTY.copy()
+    hashed = _DOMAIN_HASHED.copy()
     hashed.update(blob)
     return hashed.digest()
 
@@ -50,7 +50,7 @@ class StoredObject(NamedTuple):
     level: int = 0
 
     def __repr__(self) -> str:
-        return f"StoredObject(digest={self.digest!r}, level={self.level})"
+        return f"{type(self).__name__}(digest={self.digest!r}, level={self.level})"
 
 
 class VerifiedObject(StoredObject):
