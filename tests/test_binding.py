@@ -406,7 +406,7 @@ def test_a_binding_without_a_purpose_is_refused() -> None:
     "params",
     [
         {"a": [0] * 1000},
-        {"a": [[]] * 1000},
+        {"a": [list[int]()] * 1000},
         {"a": {str(number): 0 for number in range(1000)}},
         {str(number): 0 for number in range(1001)},
         {"a": {str(number): 0 for number in range(100_000)}},

@@ -1228,8 +1228,9 @@ async def test_a_remembered_page_was_checked_for_its_key() -> None:
 
 async def test_a_key_must_be_hashable() -> None:
     """The list's error, not a bare TypeError."""
+    items: list[Any] = [[1]]
     with pytest.raises(SourceError, match="not hashable"):
-        await node(None).page(None, lambda: [[1]], ALICE, key=lambda item: item)
+        await node(None).page(None, lambda: items, ALICE, key=lambda item: item)
 
 
 @pytest.mark.parametrize("value", [None, 5], ids=repr)

@@ -49,6 +49,23 @@ class TestStores(StoreConformance):
         return self.row.open(clock, self.request)
 
 
+@rows(shared=True)
+@pytest.mark.usefixtures("program")
+class TestSharedStores(SharedStoreConformance):
+    """The suite of shared stores, over every store that has its objects in a server."""
+
+    @pytest.fixture(autouse=True)
+    def _keep(self, row: StoreRow, request: pytest.FixtureRequest) -> None:
+        self.row, self.request = row, request
+
+    def make_store(self, clock: FakeClock) -> AbstractAsyncContextManager[SnapshotStore]:
+        return self.row.open(clock, self.request)
+
+    async def damage(self, store: SnapshotStore, digest: bytes, blob: bytes | None) -> None:
+        assert self.row.damage is not None
+        await self.row.damage(store, digest, blob)
+
+
 class SharedDictSuite(SharedStoreConformance):
     """The suite of shared stores over `SharedDict`, or over one with a fault."""
 

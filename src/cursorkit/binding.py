@@ -20,11 +20,11 @@ ParamValue: TypeAlias = (
     | float
     | str
     | bytes
-    | list["ParamValue"]
-    | tuple["ParamValue", ...]
+    | Sequence["ParamValue"]
     | Mapping[str, "ParamValue"]
 )
-"""A value of `Binding.params`: JSON's types and bytes. Ints fit 64 bits, floats are finite."""
+"""A value of `Binding.params`: JSON's types (tuples are lists) and bytes. Ints fit 64 bits, floats are
+finite, a sequence is a list or a tuple."""
 
 _MAX_DEPTH: Final = 64
 _MAX_VALUES: Final = 1000
