@@ -23,8 +23,10 @@ ParamValue: TypeAlias = (
     | Sequence["ParamValue"]
     | Mapping[str, "ParamValue"]
 )
-"""A value of `Binding.params`: JSON's types and bytes. Ints fit 64 bits, floats are finite, sequences
-are lists or tuples."""
+"""A value of `Binding.params`: JSON's types and bytes.
+
+Ints fit 64 bits, floats are finite, sequences are lists or tuples.
+"""
 
 _MAX_DEPTH: Final = 64
 _MAX_VALUES: Final = 1000
