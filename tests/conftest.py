@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from hypothesis import settings
@@ -11,10 +12,13 @@ from hypothesis import settings
 # each run looks at new ones. No deadline: a slow machine is not a wrong result.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", max_examples=100, deadline=None)
+settings.register_profile("mutants", max_examples=20, deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 pytest_plugins = ["tests.servers"]
+
+_REIMPORTED = ("tests.test_", "cursorkit.testing")
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests marked `both_backends` under asyncio and under trio."""
     if metafunc.definition.get_closest_marker("both_backends"):
         metafunc.parametrize("anyio_backend", ["asyncio", "trio"], scope="module")
+
+
+def pytest_configure() -> None:
+    """Import test modules anew where pytest runs again in one process, as mutmut makes it do.
+
+    Their marks keep the ids of the first run, and pytest would escape these a second time.
+    """
+    for name in [each for each in sys.modules if each.startswith(_REIMPORTED)]:
+        del sys.modules[name]

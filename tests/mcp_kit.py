@@ -45,6 +45,9 @@ LISTS: Final[Mapping[str, str]] = {
 _NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts nobody. Only loopback is asked, and the default takes long to read its certificates."""
 
+_PATIENCE: Final = 60.0
+"""Seconds to wait for an answer: the client's own 5 are too few on a machine under load."""
+
 
 class FakeClock:
     """A clock that stands still until it is moved."""
@@ -221,7 +224,7 @@ async def served(app: Starlette) -> AsyncGenerator[str]:
 async def over_http(url: str, era: str, *, token: str | None = None) -> AsyncGenerator[Client]:
     """Connect a client over streamable HTTP."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with httpx2.AsyncClient(headers=headers, verify=_NO_TLS) as http:
+    async with httpx2.AsyncClient(headers=headers, verify=_NO_TLS, timeout=_PATIENCE) as http:
         transport = streamable_http_client(url, http_client=http)
         async with Client(transport, mode="legacy" if era == LEGACY else era) as client:
             yield client
@@ -318,7 +321,7 @@ async def post(
     body, headers = raw_request(method, params, era)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    async with httpx2.AsyncClient(verify=_NO_TLS) as http:
+    async with httpx2.AsyncClient(verify=_NO_TLS, timeout=_PATIENCE) as http:
         response = await http.post(url, json=body, headers=headers)
     answer: dict[str, Any] = response.json()
     return answer

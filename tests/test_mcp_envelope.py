@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mcp.server import CacheHint, Server
-from mcp.types import PaginatedRequestParams
+from mcp.types import ListToolsResult, PaginatedRequestParams
 
 from cursorkit import Binding, MemoryStore
 from cursorkit.adapters.mcp import CursorPagination, list_handler
@@ -406,6 +406,51 @@ async def test_a_handlers_own_meta_stays_on_its_page(era: str) -> None:
     stamp = SERVER_INFO if era == MODERN else {}
     assert pages[0]["_meta"] == meta | stamp
     assert pages[1].get("_meta", {}) == stamp
+
+
+@each_era
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_handlers_own_ttl_and_meta_are_on_its_page(era: str, taken: bool) -> None:
+    """What the handler below says for itself wins over the host's hint, clamped as that is."""
+    hint = CacheHint(ttl_ms=60_000, scope="private")
+
+    async def handler(ctx: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[tool(f"t{number}") for number in range(4)],
+            ttl_ms=5000,
+            _meta={"example.com/x": 1},
+        )
+
+    server = Server("demo", version="1.0", cache_hints={"tools/list": hint}, on_list_tools=handler)
+    pagination = CursorPagination(new_paginator(), audience="demo", page_size=3)
+    server.middleware.append(pagination)
+    if taken:
+        pagination.take_from(server)
+    async with in_memory(server, era) as client:
+        first, second = await walk(client)
+    assert first["_meta"] == {"example.com/x": 1} | (SERVER_INFO if era == MODERN else {})
+    assert second.get("_meta", {}) == (SERVER_INFO if era == MODERN else {})
+    assert first.get("ttlMs") == (5000 if era == MODERN else None)
+
+
+@each_era
+async def test_a_handler_around_list_handler_adds_to_every_page(era: str) -> None:
+    """Pages are dicts, to which `_meta` and a shorter ttl can be added; the SDK shapes the rest."""
+    host = Host("list_handler", 4, cache_hint=CacheHint(ttl_ms=60_000, scope="private"))
+    paged = host.server.get_request_handler("tools/list").handler
+
+    async def list_tools(ctx: Any, params: Any) -> Any:
+        page = await paged(ctx, params)
+        shorter = {"ttlMs": min(page["ttlMs"], 1000)} if "ttlMs" in page else {}
+        return {**page, **shorter, "_meta": {"example.com/x": 1}}
+
+    host.server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+    async with in_memory(host.server, era) as client:
+        pages = await walk(client)
+    meta = {"example.com/x": 1} | (SERVER_INFO if era == MODERN else {})
+    assert [page["_meta"] for page in pages] == [meta, meta]
+    expected = [1000, 0] if era == MODERN else [None, None]
+    assert [page.get("ttlMs") for page in pages] == expected
 
 
 @each_era

@@ -14,14 +14,7 @@ from cursorkit.packing import packing
 __all__ = ["Binding", "ParamValue", "pae"]
 
 ParamValue: TypeAlias = (
-    None
-    | bool
-    | int
-    | float
-    | str
-    | bytes
-    | Sequence["ParamValue"]
-    | Mapping[str, "ParamValue"]
+    None | bool | int | float | str | bytes | Sequence["ParamValue"] | Mapping[str, "ParamValue"]
 )
 """A value of `Binding.params`: JSON's types and bytes.
 

@@ -1,7 +1,7 @@
 """Pages for MCP servers built with the official SDK, version 2.3 or later.
 
 `CursorPagination` is middleware for `MCPServer`; `list_handler` makes list handlers for the
-low-level `Server`. Needs the extra ``cursorkit[mcp]``.
+low-level `Server`, and `serve` wires whole catalogs to one. Needs the extra ``cursorkit[mcp]``.
 """
 
 try:
@@ -15,7 +15,9 @@ except ImportError as _error:
 from cursorkit.adapters.mcp.binder import scopes_epoch
 from cursorkit.adapters.mcp.handlers import list_handler
 from cursorkit.adapters.mcp.middleware import CursorPagination
+from cursorkit.adapters.mcp.serve import serve
+from cursorkit.adapters.mcp.skills import SkillsExtension
 
-__all__ = ["CursorPagination", "list_handler", "scopes_epoch"]
+__all__ = ["CursorPagination", "SkillsExtension", "list_handler", "scopes_epoch", "serve"]
 
 del _CacheHint

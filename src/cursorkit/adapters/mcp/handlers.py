@@ -62,6 +62,13 @@ def list_handler(
     `visible`. See `CursorPagination` for what follows from that. An `MCPError` that it raises on a
     first page reaches the client unchanged.
 
+    A page is a dict, so that a handler of your own can call this one and add to its pages `_meta`,
+    or, from 2026-07-28 on, a shorter ``ttlMs``::
+
+        async def list_tools(ctx, params):
+            page = await paged(ctx, params)
+            return {**page, "_meta": {"example.com/region": "eu"}}
+
     A cursor that is no text never gets here: the SDK refuses it as "Invalid request parameters".
     For the one message everywhere, put `CursorPagination` into ``Server.middleware`` instead.
 

@@ -17,27 +17,44 @@ from collections.abc import (
     Iterable,
 )
 from contextlib import AbstractContextManager
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from mcp.server import ServerRequestContext
-from pydantic import BaseModel
 
 from cursorkit.adapters.mcp.binder import settled
-from cursorkit.adapters.mcp.lists import WireItem
+from cursorkit.adapters.mcp.lists import WireItem, wire_form
 from cursorkit.errors import SourceError
 from cursorkit.items import JsonItems
 
-__all__ = ["ListSource", "ScopedItems", "wire_form", "wire_items"]
+__all__ = ["ListSource", "ScopedItems", "Shaped", "wire_items"]
 
 ListSource: TypeAlias = Callable[
     [ServerRequestContext[Any, Any]],
     Iterable[Any] | AsyncIterable[Any] | Awaitable[Iterable[Any] | AsyncIterable[Any]],
 ]
-"""Lists all items for a request, in a deterministic order: the SDK's models, or dicts as they go on
-the wire."""
+"""Lists all items for a request, in a deterministic order: the SDK's models, or mappings as they go
+on the wire."""
 
 _JSON: Final = JsonItems()
 _FOR_EVERYBODY: Final = b" "
+
+
+class Shaped(dict[str, Any]):
+    """An item whose JSON is there already. Of its members it has only the one that names it.
+
+    Args:
+        name: That member.
+        item: The item as it goes on the wire.
+
+    Attributes:
+        data: Its JSON.
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, name: str, item: WireItem) -> None:
+        super().__init__({name: item[name]})
+        self.data = _JSON.encode(item)
 
 
 class ScopedItems:
@@ -55,7 +72,7 @@ class ScopedItems:
 
     def encode(self, item: WireItem, /) -> bytes:
         """Return the item as UTF-8 JSON, with a space at the end if it is public."""
-        data = _JSON.encode(item)
+        data = item.data if isinstance(item, Shaped) else _JSON.encode(item)
         return data + _FOR_EVERYBODY if self.public else data
 
     def decode(self, data: bytes, /) -> WireItem:
@@ -63,13 +80,6 @@ class ScopedItems:
         self.public = data.endswith(_FOR_EVERYBODY)
         item: WireItem = _JSON.decode(data)
         return item
-
-
-def wire_form(value: object) -> dict[str, Any] | None:
-    """Return a dict of the SDK's models as it is, a model as the SDK writes it; None for others."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 async def wire_items(
@@ -85,7 +95,7 @@ async def wire_items(
         errors: Sees what the source raises.
 
     Raises:
-        SourceError: If an item is neither a model nor a dict.
+        SourceError: If an item is neither a model nor a mapping.
     """
     with errors:
         found: Iterable[Any] | AsyncIterable[Any] = await settled(source(ctx))
@@ -104,5 +114,5 @@ async def wire_items(
 def _wire_item(item: object) -> WireItem:
     wire = wire_form(item)
     if wire is None:
-        raise SourceError(f"a source gives models or dicts, not {type(item).__name__}")
+        raise SourceError(f"a source gives models or mappings, not {type(item).__name__}")
     return wire

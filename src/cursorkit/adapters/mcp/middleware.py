@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from mcp import MCPError
-from mcp.server import CacheHint
+from mcp.server import CacheHint, Server
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import authenticated_principal
 from mcp.types import SERVER_INFO_META_KEY
@@ -17,14 +16,15 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from cursorkit.adapters.mcp.binder import AuthEpoch, Bind, Context, Principal, scopes_epoch
 from cursorkit.adapters.mcp.boundary import boundary
 from cursorkit.adapters.mcp.hints import hint_of
-from cursorkit.adapters.mcp.items import ScopedItems, wire_form
-from cursorkit.adapters.mcp.lists import LISTS, ListSpec, WireItem, spec_of
+from cursorkit.adapters.mcp.items import ScopedItems
+from cursorkit.adapters.mcp.lists import LISTS, ListSpec, WireItem, spec_of, wire_form
 from cursorkit.adapters.mcp.pager import (
     DEFAULT_MAX_PAGES,
     DEFAULT_PAGE_SIZE,
     ListPager,
     Visible,
 )
+from cursorkit.adapters.mcp.shaping import Caught, catching, make_catchable
 from cursorkit.checks import check_int
 from cursorkit.errors import ConfigurationError, SourceError
 from cursorkit.paginators.snapshot import SnapshotPaginator
@@ -34,6 +34,8 @@ __all__ = ["CursorPagination"]
 
 _OWN: Final = frozenset({"nextCursor", "resultType", "ttlMs", "cacheScope"})
 """Members of a result that the page decides on, not the handler below."""
+
+_WholeList: TypeAlias = Sequence[WireItem] | AsyncIterable[WireItem]
 
 _Page: TypeAlias = Callable[..., Awaitable[dict[str, Any]]]
 """`ListPager.page`, but for the source of the list."""
@@ -107,6 +109,18 @@ class CursorPagination:
         )
         self._page_sizes = _page_sizes(page_size, page_sizes)
         self._stamp: dict[str, Any] | None = None
+        self._server: Server[Any] | None = None
+        self._sees_items = visible is not None
+
+    def take_from(self, server: Server[Any]) -> None:
+        """Take whole lists from this server's handlers before the SDK shapes them.
+
+        That is several times as fast, and the pages are the same. Done only while this is the
+        server's last middleware, so that none below misses the list. For adapters that have the
+        server at hand; handlers that are added later are asked in the ordinary way.
+        """
+        make_catchable(server)
+        self._server = server
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Answer a request for a page; pass on every other message untouched."""
@@ -114,7 +128,7 @@ class CursorPagination:
         if page_size is None or ctx.request_id is None:
             return await call_next(ctx)
         spec = LISTS[ctx.method]
-        below = _Below(spec, ctx, call_next, self._pager)
+        below = _Below(spec, ctx, call_next, self._pager, self._catches_from())
         cursor = (ctx.params or {}).get("cursor")  # JSON's null is none
         with boundary(ctx.method) as here:
             binding = await self._pager.bind(ctx, spec, cursor)
@@ -124,6 +138,11 @@ class CursorPagination:
             with here.passes():
                 result = await below.ask()
             return await self._first(ctx, below, page, result)
+
+    def _catches_from(self) -> Server[Any] | None:
+        # `visible` is given whole items.
+        server = None if self._sees_items else self._server
+        return server if server is not None and server.middleware[-1] is self else None
 
     async def _first(
         self, ctx: Context, below: _Below, page: _Page, result: HandlerResult
@@ -151,27 +170,40 @@ class CursorPagination:
 class _Below:
     """The list handler below, for one request."""
 
-    def __init__(self, spec: ListSpec, ctx: Context, call_next: CallNext, pager: ListPager) -> None:
+    def __init__(
+        self,
+        spec: ListSpec,
+        ctx: Context,
+        call_next: CallNext,
+        pager: ListPager,
+        server: Server[Any] | None,
+    ) -> None:
         self.spec = spec
         self.items = ScopedItems()
         self._ctx = ctx
         self._call_next = call_next
         self._pager = pager
+        self._server = server
+        self._caught: Caught | None = None
 
     async def ask(self) -> HandlerResult:
         """Return what the handler answers to the same request without its cursor."""
         params = self._ctx.params
         if params is not None:
             params = {name: value for name, value in params.items() if name != "cursor"}
-        return await self._call_next(replace(self._ctx, params=params))
+        ctx = replace(self._ctx, params=params)
+        if self._server is None:
+            return await self._call_next(ctx)
+        with catching(self._server) as self._caught:
+            return await self._call_next(ctx)
 
-    def list_in(self, wire: Mapping[str, Any]) -> list[WireItem] | None:
+    def list_in(self, wire: Mapping[str, Any]) -> _WholeList | None:
         """Return the whole list in an answer, None if it has a shape that is not known.
 
         Its scope goes to the encoding of its items.
 
         Raises:
-            SourceError: If the answer is a page already.
+            SourceError: If the answer is a page already, or `visible` cannot be asked about it.
         """
         listed = self.spec.items_of(wire)
         if listed is not None and wire.get("nextCursor") is not None:
@@ -180,10 +212,18 @@ class _Below:
                 " be cut short; let it return the whole list, or turn paging off here with"
                 f" page_sizes={{{self.spec.method!r}: None}}"
             )
+        if listed is None and self.spec.result_key in wire and self._pager.filters:
+            raise SourceError(
+                f"the handler of {self.spec.method} answers in a shape whose items `visible` cannot"
+                " be asked about"
+            )
         self.items.public = self._pager.may_be_public(hint_of(wire))
-        return listed
+        caught = None
+        if self._caught is not None:
+            caught = self._caught.shaped(self.spec, self._ctx.protocol_version)
+        return listed if caught is None else caught
 
-    async def relist(self) -> Sequence[WireItem]:
+    async def relist(self) -> _WholeList:
         """Return the list as it is now, to heal a snapshot."""
         wire = wire_form(await self.ask())
         listed = None if wire is None else self.list_in(wire)
@@ -197,7 +237,7 @@ class _Below:
         try:
             request = replace(self._ctx, method="server/discover", params=meta)
             return wire_form(await self._call_next(request)) or {}
-        except MCPError:
+        except Exception:  # noqa: BLE001  # whatever fails there, the page itself is good
             return {}
 
 
