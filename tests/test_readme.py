@@ -23,7 +23,7 @@ def run(name: str) -> dict[str, Any]:
 def test_every_python_block_of_the_readme_is_run() -> None:
     """No example escapes the tests below."""
     blocks = README.read_text().count("```python")
-    assert blocks == len(EXAMPLES) == 4
+    assert blocks == len(EXAMPLES) == 5
 
 
 @pytest.mark.anyio
@@ -58,3 +58,9 @@ def test_the_handler_of_ones_own_refuses_a_stranger(capsys: pytest.CaptureFixtur
 def test_the_shared_store_of_the_readme_can_be_made() -> None:
     """The example needs no server to be constructed."""
     assert run("redis")["store"]
+
+
+@pytest.mark.filterwarnings("ignore:ephemeral keys:RuntimeWarning")
+def test_the_fastmcp_example_can_be_made() -> None:
+    """The app takes the middleware; a second one is refused as everywhere."""
+    assert run("fastmcp")["app"].name == "catalog"
