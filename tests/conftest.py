@@ -12,8 +12,10 @@ from hypothesis import settings
 # each run looks at new ones. No deadline: a slow machine is not a wrong result.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", max_examples=100, deadline=None)
-settings.register_profile("mutants", max_examples=20, deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.register_profile("quick", max_examples=20, deadline=None, derandomize=True)
+settings.load_profile(
+    os.environ.get("CURSORKIT_TEST_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+)
 
 
 pytest_plugins = ["tests.servers"]

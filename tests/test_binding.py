@@ -430,3 +430,11 @@ def test_a_binding_with_params_can_be_copied_and_sent_to_another_process() -> No
     for other in (copy.deepcopy(binding), pickle.loads(pickle.dumps(binding))):  # noqa: S301  # ours
         assert other == binding
         assert other.params == {"filter": ["a"]}
+
+
+def test_a_field_of_another_type_is_named() -> None:
+    """An int for a user's id is the likeliest mistake; its value is not shown."""
+    principal: Any = 123456
+    with pytest.raises(EncodingError, match="principal is of type int") as caught:
+        Binding("tools/list", principal=principal)
+    assert "123456" not in str(caught.value)

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import pytest
 
 from cursorkit import healing
@@ -1021,21 +1020,6 @@ async def test_one_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> Non
     assert found == [pages[1]] * 50
     assert paginator.stats.store_failures == 1
     assert caplog.text.count("left alone") == 1
-
-
-async def test_a_store_that_fails_in_one_event_loop_is_asked_in_another() -> None:
-    """A client that serves one loop and refuses another is not lost to both."""
-    store, listing = WatchedStore(), Listing(tools(35))
-    paginator = node(store)
-    cursor, pages = await begun(paginator, listing)
-    store.fail(DOWN)
-
-    async def elsewhere() -> Page[Any]:
-        return await paginator.page(cursor, listing, ALICE)
-
-    assert await anyio.to_thread.run_sync(lambda: anyio.run(elsewhere)) == pages[1]
-    store.fail(None)
-    assert await paginator.page(cursor, unused, ALICE) == pages[1]
 
 
 @pytest.mark.parametrize("name", ["source", "visible", "source_version"])

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client
 
@@ -23,7 +24,7 @@ def run(name: str) -> dict[str, Any]:
 def test_every_python_block_of_the_readme_is_run() -> None:
     """No example escapes the tests below."""
     blocks = README.read_text().count("```python")
-    assert blocks == len(EXAMPLES) == 5
+    assert blocks == len(EXAMPLES) == 6
 
 
 @pytest.mark.anyio
@@ -64,3 +65,22 @@ def test_the_shared_store_of_the_readme_can_be_made() -> None:
 def test_the_fastmcp_example_can_be_made() -> None:
     """The app takes the middleware; a second one is refused as everywhere."""
     assert run("fastmcp")["app"].name == "catalog"
+
+
+@pytest.mark.filterwarnings("ignore:ephemeral keys:RuntimeWarning")
+def test_the_snapshot_example_pages_and_hides(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints its first page; an order that changed hands is gone from the next."""
+    example = run("snapshots")
+    assert "'id': 2" in capsys.readouterr().out
+    example["orders"][3]["owner"] = "bob"
+    page = anyio.run(example["list_orders"], None, "alice")
+    assert [order["id"] for order in page.items] == [0, 1, 2]
+    following = anyio.run(example["list_orders"], page.next_cursor, "alice")
+    assert [order["id"] for order in following.items] == [4, 5, 6]
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    """No page points at a file that is not there."""
+    for document in [*README.parent.glob("*.md"), *README.parent.glob("docs/*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"

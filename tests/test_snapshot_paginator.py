@@ -34,6 +34,7 @@ from cursorkit.errors import (
 )
 from cursorkit.items import JsonItems, ModelItems, MsgpackItems
 from cursorkit.paginators import first_pages
+from cursorkit.paginators.offset import OffsetPaginator
 from cursorkit.paginators.page import Page
 from cursorkit.paginators.snapshot import SnapshotPaginator
 from cursorkit.positions import MAX_INTEGER, Keyset, Offset, Opaque, Position, SnapshotOffset
@@ -1249,3 +1250,68 @@ async def test_a_clock_that_gives_no_time_mints_nothing(now: float) -> None:
     """As for codecs, an error that says so."""
     with pytest.raises(EncodingError, match="clock"):
         await node(None, FakeClock(now)).page(None, Listing(tools(35)), ALICE)
+
+
+# What beginners do.
+
+
+@pytest.mark.parametrize("codec", [RING, SignedCodec, None, "key"], ids=repr)
+def test_what_is_no_codec_is_refused_with_what_to_give(codec: Any) -> None:
+    """A key ring in place of a codec is the likeliest mistake."""
+    for make in (
+        lambda: SnapshotPaginator(codec, None),
+        lambda: ExpiringCodec(codec, ttl=600),
+        lambda: OffsetPaginator(codec),
+    ):
+        with pytest.raises(ConfigurationError, match=r"SignedCodec\(ring\)"):
+            make()
+
+
+@pytest.mark.parametrize("store", [MemoryStore, {}, "redis://", 5], ids=repr)
+def test_what_is_no_store_is_refused_with_what_to_give(store: Any) -> None:
+    """It would be found failing at every page, and the walks would live on listings."""
+    with pytest.raises(ConfigurationError, match="RedisStore"):
+        SnapshotPaginator(SignedCodec(RING), store)
+
+
+@pytest.mark.parametrize("binding", [None, "alice", {"purpose": "x"}], ids=repr)
+async def test_what_is_no_binding_is_refused_on_the_shortest_list(binding: Any) -> None:
+    """Not only once the list has outgrown a page."""
+    with pytest.raises(ConfigurationError, match="give a Binding"):
+        await node(None).page(None, Listing([1]), binding)
+    with pytest.raises(ConfigurationError, match="give a Binding"):
+        OffsetPaginator(SignedCodec(RING)).page(None, [1], binding)
+
+
+async def test_a_source_is_a_callable() -> None:
+    """The list itself in its place is told."""
+    source: Any = [1, 2]
+    with pytest.raises(ConfigurationError, match="list; give a callable"):
+        await node(None).page(None, source, ALICE)
+
+
+@pytest.mark.parametrize("value", [{"a"}, frozenset("a"), {"a": 1}, "ab", b"ab"], ids=repr)
+async def test_a_source_without_an_order_is_refused(value: Any) -> None:
+    """A set has another order on each node, and a text is no list."""
+
+    def source() -> Any:
+        return value
+
+    with pytest.raises(SourceError, match=type(value).__name__):
+        await node(None).page(None, source, ALICE)
+
+
+async def test_the_views_of_a_dict_are_lists() -> None:
+    """They have an order."""
+
+    def source() -> Any:
+        return {"a": 1, "b": 2}.items()
+
+    page = await node(None).page(None, source, ALICE)
+    assert page.items == [["a", 1], ["b", 2]]
+
+
+async def test_an_item_that_cannot_be_encoded_is_named_by_number_and_type() -> None:
+    """And the message says what to give."""
+    with pytest.raises(SourceError, match=r"item 1, of type object: .*ModelItems"):
+        await node(None).page(None, lambda: [1, object()], ALICE)

@@ -8,10 +8,10 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from cursorkit.errors import EncodingError
+from cursorkit.errors import ConfigurationError, EncodingError
 from cursorkit.packing import packing
 
-__all__ = ["Binding", "ParamValue", "pae"]
+__all__ = ["Binding", "ParamValue", "check_binding", "pae"]
 
 ParamValue: TypeAlias = (
     None | bool | int | float | str | bytes | Sequence["ParamValue"] | Mapping[str, "ParamValue"]
@@ -193,6 +193,15 @@ class Binding:
         return found
 
 
+def check_binding(binding: object) -> None:
+    """Raise `ConfigurationError` for what is no binding, before a page would need one."""
+    if not isinstance(binding, Binding):
+        raise ConfigurationError(
+            f"binding is of type {type(binding).__name__}; give a Binding, for example"
+            " Binding('tools/list', principal=user, audience='catalog')"
+        )
+
+
 def _made(*arguments: Any) -> Binding:
     return Binding(**dict(zip(_FIELDS, arguments, strict=True)))
 
@@ -212,7 +221,12 @@ def _associated_data(
             parts.append(_PREFIXES[size] if size < 256 else _prefix(size))
             parts.append(data)
     except TypeError:
-        problem = "a binding holds str, bytes or None, and params"
+        wrong = [
+            f"{name} is of type {type(text).__name__}"
+            for name, text in zip(_FIELDS, texts, strict=False)
+            if not isinstance(text, str | bytes | None)
+        ]
+        problem = f"a binding holds str, bytes or None, and params; {', '.join(wrong)}"
     except UnicodeEncodeError:
         problem = "text with a lone surrogate cannot be bound"
     else:

@@ -33,7 +33,7 @@ def check_seconds(name: str, value: object, high: float) -> float:
     number = value if type(value) is int or type(value) is float else math.nan
     if not 0.001 <= number <= high:
         raise ConfigurationError(
-            f"{name} is {_shown(value)}; give seconds, a number from 0.001 to {high:g}"
+            f"{name} is {_shown(value)}; give seconds, a number from 0.001 to {high:.0f}"
         )
     return number
 

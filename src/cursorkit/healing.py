@@ -69,25 +69,17 @@ class _Flight:
 
 
 class _LeftAlone:
-    """Whether the store is left alone after a failure. A clock set back ends it, too.
-
-    By event loop: a store may serve one loop and refuse another.
-    """
+    """Whether the store is left alone after a failure. A clock set back ends it, too."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: dict[object, float] = {}
+        self._since: float | None = None
 
     def __bool__(self) -> bool:
-        since = self._since.get(anyio.lowlevel.current_token())
-        return since is not None and abs(self._clock() - since) < _LEFT_ALONE
+        return self._since is not None and abs(self._clock() - self._since) < _LEFT_ALONE
 
     def start(self) -> None:
-        now = self._clock()
-        over = [loop for loop, since in self._since.items() if abs(now - since) >= _LEFT_ALONE]
-        for loop in over:
-            self._since.pop(loop, None)
-        self._since[anyio.lowlevel.current_token()] = now
+        self._since = self._clock()
 
 
 @contextmanager

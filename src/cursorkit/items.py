@@ -66,7 +66,10 @@ class JsonItems:
         try:
             return self._to_text(item).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise SourceError(f"an item cannot be encoded as JSON: {_kind(error)}") from None
+            raise SourceError(
+                f"an item cannot be encoded as JSON ({_kind(error)}); for models give"
+                " items=ModelItems(the model)"
+            ) from None
 
     def decode(self, data: bytes, /) -> Any:
         """Return the item."""

@@ -57,7 +57,11 @@ async def encode_items(items: Sequence[T], encoding: ItemEncoding[T]) -> list[by
     for number, item in enumerate(items):
         if number % _YIELD_EVERY == 0:
             await anyio.lowlevel.checkpoint()
-        blob = b"I" + encoding.encode(item)
+        try:
+            blob = b"I" + encoding.encode(item)
+        except SourceError as error:
+            kind = type(item).__name__
+            raise SourceError(f"item {number}, of type {kind}: {error}") from error.__cause__
         if len(blob) > MAX_BLOB_BYTES:
             raise SourceError(
                 f"item {number} takes {len(blob)} bytes; an item may take {MAX_BLOB_BYTES}"

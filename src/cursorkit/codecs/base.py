@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -31,6 +30,7 @@ __all__ = [
     "CursorCodec",
     "DecodedCursor",
     "KeyedCodec",
+    "check_codec",
     "check_max_length",
     "from_text",
     "suites_of",
@@ -145,9 +145,8 @@ def suites_of(codec: CursorCodec) -> frozenset[int]:
     return frozenset()
 
 
-_ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*")
-# "+" and "/" become blanks: they must not pass for what "-" and "_" become.
-_TO_STANDARD: Final = bytes.maketrans(b"-_+/", b"+/  ")
+_LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _FROM_STANDARD: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -166,15 +165,24 @@ def from_text(cursor: object, max_length: int) -> bytes:
         raise InvalidCursorError("type")
     if len(cursor) > max_length:
         raise InvalidCursorError("length")
+    if not cursor.isascii() or (text := cursor.encode()).translate(None, _LETTERS):
+        raise InvalidCursorError("alphabet")
+    text = text.translate(_TO_STANDARD)
     try:
-        text = cursor.encode("ascii").translate(_TO_STANDARD)
         raw = binascii.a2b_base64(text + b"==")
-    except ValueError:  # a character beyond ASCII, or a length that no bytes have
-        raw, text = b"", b"="
+    except binascii.Error:  # a length that no bytes have
+        raw = None
     # Lenient until here: what decides is that these bytes have this text and no other.
-    if binascii.b2a_base64(raw, newline=False).rstrip(b"=") != text:
-        raise InvalidCursorError("encoding" if _ALPHABET.fullmatch(cursor) else "alphabet")
+    if raw is None or binascii.b2a_base64(raw, newline=False).rstrip(b"=") != text:
+        raise InvalidCursorError("encoding")
     return raw
+
+
+def check_codec(codec: object, where: str) -> None:
+    """Raise `ConfigurationError` for what is no codec: a key ring is the likeliest mistake."""
+    if isinstance(codec, type) or not isinstance(getattr(codec, "authenticates", None), bool):
+        what = codec.__name__ if isinstance(codec, type) else type(codec).__name__
+        raise ConfigurationError(f"{where} was given {what}; give it a codec: SignedCodec(ring)")
 
 
 def check_max_length(max_length: int) -> int:

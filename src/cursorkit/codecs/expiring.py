@@ -9,7 +9,7 @@ from typing import Final
 
 from cursorkit.binding import Binding
 from cursorkit.checks import MAX_TTL, check_int, check_seconds
-from cursorkit.codecs.base import CursorCodec, DecodedCursor, suites_of
+from cursorkit.codecs.base import CursorCodec, DecodedCursor, check_codec, suites_of
 from cursorkit.errors import ConfigurationError, EncodingError
 from cursorkit.positions import Position
 
@@ -49,7 +49,8 @@ class ExpiringCodec:
         quantum: int = 60,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if inner.authenticates is not True:
+        check_codec(inner, "ExpiringCodec")
+        if not inner.authenticates:
             raise ConfigurationError(
                 f"ExpiringCodec was given {type(inner).__name__}, whose cursors anyone can rewrite,"
                 " the expiry included; wrap SignedCodec instead"

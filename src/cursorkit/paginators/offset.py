@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from cursorkit.binding import Binding
+from cursorkit.binding import Binding, check_binding
 from cursorkit.checks import check_int
-from cursorkit.codecs.base import CursorCodec
+from cursorkit.codecs.base import CursorCodec, check_codec
 from cursorkit.paginators.page import Page
 from cursorkit.positions import MAX_PAGE_SIZE, Offset
 
@@ -31,6 +31,7 @@ class OffsetPaginator:
     """
 
     def __init__(self, codec: CursorCodec, *, page_size: int = 50) -> None:
+        check_codec(codec, "OffsetPaginator")
         self._codec = codec
         self._page_size = check_int("page_size", page_size, 1, MAX_PAGE_SIZE)
 
@@ -55,6 +56,7 @@ class OffsetPaginator:
                 has shrunk since: a silent end would look like a complete walk.
             ConfigurationError: If `page_size` is out of range.
         """
+        check_binding(binding)
         size = self._page_size
         if page_size is not None:
             size = check_int("page_size", page_size, 1, MAX_PAGE_SIZE)

@@ -12,14 +12,15 @@ from collections.abc import (
     Callable,
     Hashable,
     Iterable,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from cursorkit.binding import Binding, pae
+from cursorkit.binding import Binding, check_binding, pae
 from cursorkit.checks import MAX_TTL, check_int, check_seconds
-from cursorkit.codecs.base import CursorCodec
+from cursorkit.codecs.base import CursorCodec, check_codec
 from cursorkit.errors import ConfigurationError, EncodingError, SourceError, StoreDataError
 from cursorkit.healing import ListChangedError, Snapshots, SnapshotStats
 from cursorkit.items import ItemEncoding, JsonItems
@@ -38,10 +39,13 @@ R = TypeVar("R")
 Source: TypeAlias = Callable[
     [], Iterable[T] | AsyncIterable[T] | Awaitable[Iterable[T] | AsyncIterable[T]]
 ]
-"""Lists all items in a deterministic order; called for a first page or to heal, never else."""
+"""Lists all items, a fresh iterable each time, in a deterministic order.
+
+Called for a first page or to heal, never else.
+"""
 
 Visible: TypeAlias = Callable[[Sequence[T]], Sequence[bool] | Awaitable[Sequence[bool]]]
-"""Says of each item whether the principal may see it; asked on every page."""
+"""Takes items and returns a bool for each, whether it may be shown; asked on every page."""
 
 SourceVersion: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """Changes whenever the list does; at most 256 characters."""
@@ -53,6 +57,9 @@ _CODEC_SKEW: Final = 60
 """Seconds beyond its `max_ttl` up to which an expiring codec surely accepts an expiry."""
 
 _MAX_VERSION: Final = 256
+
+_NO_LISTS: Final = (str, bytes, set, frozenset, Mapping)
+"""What can be iterated over, but has no order that is the same everywhere, or is a slip."""
 
 _JSON: Final = JsonItems()
 
@@ -96,8 +103,10 @@ class SnapshotPaginator:
     is None, a later page lists again and is served if the list has not changed.
 
     One paginator may serve any number of lists, and be shared by threads and event loops (asyncio
-    and trio). Nodes that share the codec's keys and settings, and the source, continue each other's
-    walks.
+    and trio) as far as its store may: a `RedisStore` serves one event loop. Nodes that share the
+    codec's keys and settings, and the source, continue each other's walks. It stamps expiries of
+    its own; an `ExpiringCodec` around its codec adds that no cursor without one, or with one too
+    far away, is ever read.
 
     Args:
         codec: Mints and reads the cursors; it must authenticate.
@@ -130,6 +139,7 @@ class SnapshotPaginator:
         self._quantum = check_int("quantum (seconds)", quantum, 1, MAX_TTL)
         self._max_items = check_int("max_items", max_items, 1, MAX_ITEMS)
         _check_codec(codec, ttl, quantum)
+        _check_store(store)
         self._codec = codec
         self._clock = clock
         self._snapshots = Snapshots(store, clock=clock)
@@ -168,9 +178,10 @@ class SnapshotPaginator:
             binding: What the cursors belong to. It must hold all that decides what the list holds.
             page_size: Overrides the paginator's. A walk under way keeps the size it began with.
             key: Gives what must be unique in the list, for example a name.
-            visible: Says of each item whether it may be shown. Hidden items never get into the
-                snapshot; one hidden since is dropped from its page. It gets the source's own items
-                on the first page, decoded ones later.
+            visible: Takes a sequence of items and returns a bool for each, whether it may be shown:
+                ``lambda items: [item["owner"] == user for item in items]``, sync or async. Hidden
+                items never get into the snapshot; one hidden since is dropped from its page. It
+                gets the source's own items on the first page, decoded ones later.
             max_pages: The longest walk; the page size of a longer list grows, up to 10,000.
             max_page_bytes: The most bytes of encoded items a page; it wins over `max_pages`.
             items: How items are encoded; JSON unless given.
@@ -186,6 +197,12 @@ class SnapshotPaginator:
             StoreUnavailableError: If the store could not be asked and the list has changed since.
             ConfigurationError: If an argument is out of range.
         """
+        check_binding(binding)
+        if not callable(source):
+            raise ConfigurationError(
+                f"source is of type {type(source).__name__}; give a callable that lists, for"
+                " example lambda: items"
+            )
         listing = _Listing(
             source,
             binding,
@@ -326,7 +343,8 @@ class SnapshotPaginator:
 
 
 def _check_codec(codec: CursorCodec, ttl: float, quantum: int) -> None:
-    if codec.authenticates is not True:
+    check_codec(codec, "SnapshotPaginator")
+    if not codec.authenticates:
         raise ConfigurationError(
             f"SnapshotPaginator was given {type(codec).__name__}, whose cursors anyone can make;"
             " give it SignedCodec(KeyRing...), or OffsetPaginator for unsigned offsets"
@@ -343,6 +361,16 @@ def _check_codec(codec: CursorCodec, ttl: float, quantum: int) -> None:
         raise ConfigurationError(
             f"ttl and quantum are {ttl:g} and {quantum} s together, more than {_CODEC_SKEW} s above"
             f" the codec's max_ttl of {limit:g} s; lower the quantum or raise the codec's ttl"
+        )
+
+
+def _check_store(store: object) -> None:
+    methods = [getattr(store, name, None) for name in ("put", "get")]
+    if store is not None and (isinstance(store, type) or not all(map(callable, methods))):
+        what = store.__name__ if isinstance(store, type) else type(store).__name__
+        raise ConfigurationError(
+            f"store is {what}; give MemoryStore(), RedisStore(client, namespace=...) over a Redis"
+            " client, None to keep nothing, or any SnapshotStore"
         )
 
 
@@ -365,11 +393,17 @@ async def _collect(source: Source[T], max_items: int) -> list[T]:
             # One that is left half-way keeps what it has open until it is collected as garbage.
             if isinstance(found, AsyncGenerator):
                 await found.aclose()
-    elif isinstance(found, Iterable):
+    elif isinstance(found, Iterable) and not isinstance(
+        found, str | bytes | set | frozenset | Mapping
+    ):
         for item in found:
             _append(items, item, max_items)
     else:
-        raise SourceError(f"the source returned {type(found).__name__}; return an iterable")
+        kind = type(cast(object, found)).__name__
+        raise SourceError(
+            f"the source returned {kind}; return a fresh iterable of items, in an order that is the"
+            " same on every node"
+        )
     return items
 
 

@@ -67,11 +67,14 @@ class CursorPagination:
         principal: Says of a request whom its cursors belong to; by default the access token's
             client, issuer and subject, None without a token. None binds to nobody.
         auth_epoch: Says what a cursor dies with; by default a digest of the token's scopes.
-        bind: Adds to the binding a partition, a locale, or params, if the list depends on more than
-            the request's own params. A list with a locale is never kept in a client's cache.
-        visible: Says of each item, as it goes on the wire, whether it may be shown; asked on every
-            page. Sync or async, like the three above. What raises is an internal error, never
-            "absent" or "shown".
+        bind: Takes ``(ctx, binding)`` and returns a binding with a partition, a locale, or params,
+            if the list depends on more than the request's own params:
+            ``lambda ctx, binding: binding.replace(partition=tenant_of(ctx))``. A list with a locale
+            is never kept in a client's cache.
+        visible: Takes ``(ctx, items)`` and returns a bool for each item, whether it may be shown;
+            items are dicts as they go on the wire; asked on every page:
+            ``lambda ctx, items: [allowed(ctx, item["name"]) for item in items]``. Sync or async,
+            like the three above. What raises is an internal error, never "absent" or "shown".
         page_size: Items a page, 1 to 10,000; of `skills/list` at most 32.
         page_sizes: Items a page by method; None leaves that list as it is. For example
             ``{"tools/list": 100, "prompts/list": None}``.
