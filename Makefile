@@ -23,7 +23,7 @@ INCLUDE  = $(subst $(space),$(comma),$(addprefix src/cursorkit/,$(COMPLETE)))
 MINUTES  = 60
 MUTANTS  = *
 
-.PHONY: help demo test test-3.13 format bench fuzz mutants timing vectors clean
+.PHONY: help setup demo test test-3.13 format bench fuzz mutants timing vectors clean
 
 help:
 	@echo "make demo     an MCP server, walked by a real client"
@@ -35,6 +35,9 @@ help:
 	@echo "make mutants  mutation tests, for hours; MUTANTS='cursorkit.binding*' for a part"
 	@echo "make vectors  the test vectors, written anew"
 	@echo "make clean    remove all that these made"
+
+# Both environments; -j2 makes them at once.
+setup: .venv/.ready $(if $(PYTHON13),.venv313/.ready)
 
 demo: .venv/.ready
 	@.venv/bin/cursorkit demo

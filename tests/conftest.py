@@ -10,7 +10,7 @@ from hypothesis import settings
 
 # In CI the same code must give the same answer, so examples come from a fixed seed there; elsewhere
 # each run looks at new ones. No deadline: a slow machine is not a wrong result.
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile("quick", max_examples=20, deadline=None, derandomize=True)
 settings.load_profile(
