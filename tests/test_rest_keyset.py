@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -18,9 +18,11 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine() -> Iterator[Engine]:
     """Return the example's database."""
-    return rest_keyset.new_engine()
+    engine = rest_keyset.new_engine()
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from random import Random
@@ -114,11 +115,22 @@ def make_row(number: int, random: Random) -> dict[str, Any]:
     return {**row, "id": number, "uid": UUID(int=uid)}
 
 
+@contextmanager
+def disposing(engine: sa.Engine) -> Generator[sa.Engine]:
+    """Close the engine's connections in the end."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
 @pytest.fixture(scope="module", params=DATABASES)
 def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
     """Return a database with `COUNT` rows."""
     if request.param == "sqlite":
-        yield filled(sa.create_engine("sqlite://"))
+        engine = filled(sa.create_engine("sqlite://"))
+        yield engine
+        engine.dispose()
     else:
         assert POSTGRES is not None
         with postgres.running(POSTGRES) as url:
@@ -395,7 +407,7 @@ def test_a_value_is_compared_as_its_column_keeps_it() -> None:
             server_default=sa.func.now(),
         ),
     )
-    with sa.create_engine("sqlite://").connect() as connection:
+    with disposing(sa.create_engine("sqlite://")) as engine, engine.connect() as connection:
         table.create(connection)
         connection.execute(sa.insert(table), [{"id": number} for number in range(10)])
 

@@ -129,8 +129,6 @@ class Keyset:
 Position: TypeAlias = Offset | Keyset | SnapshotOffset | Opaque
 """What a cursor denotes once decoded."""
 
-_POSITIONS: Final = (Offset, SnapshotOffset, Keyset, Opaque)
-
 
 def _keyset_from_wire(values: list[Any]) -> Keyset:
     if type(values) is not list:  # text and maps can be iterated over, an extension is a tuple
@@ -160,9 +158,11 @@ def encode_body(position: Position, expires_at: int | None) -> bytes:
         type(expires_at) is not int or not 1 <= expires_at <= MAX_INTEGER
     ):
         raise EncodingError("expires_at must be None or an int from 1 to 2^53-1")
-    if not isinstance(position, _POSITIONS):
-        raise EncodingError(f"a cursor carries a position, not {type(position).__name__}")
-    return packing.pack(position._body(expires_at))  # pyright: ignore[reportPrivateUsage]
+    try:
+        fields = position._body(expires_at)  # pyright: ignore[reportPrivateUsage]
+    except AttributeError:
+        raise EncodingError(f"a cursor carries a position, not {type(position).__name__}") from None
+    return packing.pack(fields)
 
 
 def decode_body(body: bytes) -> tuple[Position, int | None]:

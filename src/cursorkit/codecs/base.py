@@ -146,7 +146,8 @@ def suites_of(codec: CursorCodec) -> frozenset[int]:
 
 
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+# "+" and "/" become blanks: they must not pass for what "-" and "_" become.
+_TO_STANDARD: Final = bytes.maketrans(b"-_+/", b"+/  ")
 _FROM_STANDARD: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -165,16 +166,16 @@ def from_text(cursor: object, max_length: int) -> bytes:
         raise InvalidCursorError("type")
     if len(cursor) > max_length:
         raise InvalidCursorError("length")
-    if not cursor.isascii() or (text := cursor.encode()).translate(None, _LETTERS):
-        raise InvalidCursorError("alphabet")
-    text = text.translate(_TO_STANDARD)
+    raw = None
     try:
+        text = cursor.encode("ascii").translate(_TO_STANDARD)
         raw = binascii.a2b_base64(text + b"==")
-    except binascii.Error:  # a length that no bytes have
-        raw = None
+    except ValueError:  # a character beyond ASCII, or a length that no bytes have
+        text = b""
     # Lenient until here: what decides is that these bytes have this text and no other.
     if raw is None or binascii.b2a_base64(raw, newline=False).rstrip(b"=") != text:
-        raise InvalidCursorError("encoding")
+        foreign = not cursor.isascii() or cursor.encode().translate(None, _LETTERS)
+        raise InvalidCursorError("alphabet" if foreign else "encoding")
     return raw
 
 

@@ -85,10 +85,13 @@ class ExpiringCodec:
                 clock gives NaN or infinity.
         """
         now = self._clock()
-        if not math.isfinite(now):
-            raise EncodingError("the clock gives no time")
         if expires_at is None:
-            expires_at = math.ceil((now + self._ttl) / self._quantum) * self._quantum
+            try:
+                expires_at = math.ceil((now + self._ttl) / self._quantum) * self._quantum
+            except (ValueError, OverflowError):
+                raise EncodingError("the clock gives no time") from None
+        elif not math.isfinite(now):
+            raise EncodingError("the clock gives no time")
         elif type(expires_at) is int and expires_at > now + self._furthest:
             raise EncodingError(
                 f"expires_at is further away than ttl + quantum + {_SKEW} s: {self._furthest} s"
