@@ -1003,9 +1003,17 @@ async def test_a_setting_that_a_store_refuses_is_not_taken_for_an_outage() -> No
         await node(Astray(ConfigurationError("wrong loop"))).page(None, Listing(tools(35)), ALICE)
 
 
+class Distant(WatchedStore):
+    """A store whose answer takes a moment, so that many ask before the first has failed."""
+
+    async def get(self, digests: Sequence[bytes]) -> Sequence[bytes | None]:
+        await anyio.lowlevel.checkpoint()
+        return await super().get(digests)
+
+
 async def test_one_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Fifty pages that were under way when the store failed do not make fifty warnings."""
-    store, listing = WatchedStore(), Listing(tools(35))
+    store, listing = Distant(), Listing(tools(35))
     paginator = node(store)
     cursor, pages = await begun(paginator, listing)
     store.fail(DOWN)
