@@ -6,7 +6,7 @@ The fixtures are there for every test: `conftest.py` names this module as a plug
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -32,6 +32,7 @@ __all__ = [
     "Server",
     "follow",
     "free_port",
+    "replicated",
     "running",
     "running_cluster",
     "running_sentinel",
@@ -70,3 +71,23 @@ def cluster(program: str) -> Iterator[Cluster]:
     """A cluster for all tests: each leaves it as it was."""
     with running_cluster(program) as nodes:
         yield nodes
+
+
+@pytest.fixture
+def pair(program: str) -> Iterator[tuple[Server, Server]]:
+    """A primary, and a replica in step with it."""
+    with running(program) as primary, running(program) as replica:
+        follow(replica, primary)
+        yield primary, replica
+
+
+@pytest.fixture
+async def address(pair: tuple[Server, Server]) -> AsyncIterator[Proxy]:
+    """An address that leads to the primary, and can be made to lead elsewhere."""
+    async with Proxy(pair[0]) as proxy:
+        yield proxy
+
+
+def replicated(primary: Server, replica: Server) -> None:
+    """Return as soon as the replica has all that the primary has."""
+    wait_until(lambda: replica.command("DBSIZE") == primary.command("DBSIZE"), "replication")

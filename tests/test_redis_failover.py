@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from redis import exceptions as driver
@@ -19,29 +18,17 @@ from cursorkit.errors import StoreUnavailableError
 from cursorkit.stores.base import digest_of
 from cursorkit.stores.redis import RedisStore
 from tests.redis_kit import blobs, digests, impatient, items, patient, sentinel_at, soon, tree
-from tests.servers import HOST, Proxy, Server, follow, running, running_sentinel, wait_until
+from tests.servers import (
+    HOST,
+    Proxy,
+    Server,
+    follow,
+    replicated,
+    running_sentinel,
+    wait_until,
+)
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def pair(program: str) -> Iterator[tuple[Server, Server]]:
-    """A primary, and a replica in step with it."""
-    with running(program) as primary, running(program) as replica:
-        follow(replica, primary)
-        yield primary, replica
-
-
-@pytest.fixture
-async def address(pair: tuple[Server, Server]) -> AsyncIterator[Proxy]:
-    """An address that leads to the primary, and can be made to lead elsewhere."""
-    async with Proxy(pair[0]) as proxy:
-        yield proxy
-
-
-def replicated(primary: Server, replica: Server) -> None:
-    """Return as soon as the replica has all that the primary has."""
-    wait_until(lambda: replica.command("DBSIZE") == primary.command("DBSIZE"), "replication")
 
 
 async def test_a_demoted_primary_is_left_for_the_new_one(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator
 from functools import partial
 from typing import Any, Final
 
@@ -28,32 +28,12 @@ from tests.redis_nodes import (
     nodes,
     within,
 )
-from tests.servers import HOST, Cluster, Proxy, Server, follow, running, wait_until
+from tests.servers import HOST, Cluster, Proxy, Server, follow, replicated, wait_until
 from tests.snapshot_fakes import ALICE, Listing, items_of, node, tools
 
 pytestmark = pytest.mark.anyio
 
 # The primary changes
-
-
-@pytest.fixture
-def pair(program: str) -> Iterator[tuple[Server, Server]]:
-    """A primary, and a replica in step with it."""
-    with running(program) as primary, running(program) as replica:
-        follow(replica, primary)
-        yield primary, replica
-
-
-@pytest.fixture
-async def address(pair: tuple[Server, Server]) -> AsyncIterator[Proxy]:
-    """An address that leads to the primary, and can be made to lead elsewhere."""
-    async with Proxy(pair[0]) as proxy:
-        yield proxy
-
-
-def replicated(primary: Server, replica: Server) -> None:
-    """Return as soon as the replica has all that the primary has."""
-    wait_until(lambda: replica.command("DBSIZE") == primary.command("DBSIZE"), "replication")
 
 
 async def test_walks_go_on_after_a_failover(pair: tuple[Server, Server], address: Proxy) -> None:

@@ -31,7 +31,7 @@ from cursorkit.refusals import hosts_own
 from cursorkit.snapshots import MAX_ITEMS, Tree, build, encode_items
 from cursorkit.stores.base import SnapshotStore
 
-__all__ = ["SnapshotPaginator", "Source", "SourceVersion", "Visible"]
+__all__ = ["SnapshotPaginator", "Source", "SourceVersion", "Visible", "settled"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -378,12 +378,13 @@ def _optional_int(name: str, value: int | None, high: int) -> int | None:
     return None if value is None else check_int(name, value, 1, high)
 
 
-async def _awaited(value: R | Awaitable[R]) -> R:
+async def settled(value: R | Awaitable[R]) -> R:
+    """Return a value, or what it resolves to: callbacks may be sync or async."""
     return await cast("Awaitable[R]", value) if isinstance(value, Awaitable) else value
 
 
 async def _collect(source: Source[T], max_items: int) -> list[T]:
-    found: Iterable[T] | AsyncIterable[T] = await _awaited(source())
+    found: Iterable[T] | AsyncIterable[T] = await settled(source())
     items: list[T] = []
     if isinstance(found, AsyncIterable):
         try:
@@ -429,7 +430,7 @@ def _check_unique(items: Sequence[T], key: Callable[[T], Hashable]) -> None:
 
 
 async def _shown(visible: Visible[T], items: Sequence[T]) -> list[T]:
-    answers = await _awaited(visible(items))
+    answers = await settled(visible(items))
     whole = isinstance(answers, Sequence) and len(answers) == len(items)
     if not whole or not all(type(answer) is bool for answer in answers):
         raise SourceError(
@@ -441,7 +442,7 @@ async def _shown(visible: Visible[T], items: Sequence[T]) -> list[T]:
 async def _version(source_version: SourceVersion) -> str:
     version: Any = source_version
     if callable(source_version):
-        version = await _awaited(source_version())
+        version = await settled(source_version())
     if type(version) is not str or not 0 < len(version) <= _MAX_VERSION:
         raise ConfigurationError(
             f"source_version is not a str of 1 to {_MAX_VERSION} characters;"

@@ -96,7 +96,7 @@ class CodecConformance:
         Args:
             clock: Returns Unix seconds; the only clock that the codec may read.
         """
-        raise NotImplementedError
+        raise NotImplementedError("fill in make_codec(clock)")
 
     @pytest.fixture
     def clock(self) -> FakeClock:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mcp.server import ServerRequestContext
 from mcp.server.auth.middleware.auth_context import get_access_token
@@ -14,6 +14,7 @@ from mcp.server.mcpserver import authenticated_principal
 
 from cursorkit.binding import Binding
 from cursorkit.errors import ConfigurationError, EncodingError, InvalidCursorError
+from cursorkit.paginators.snapshot import settled
 from cursorkit.refusals import hosts_own, log_refused
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "Principal",
     "check_callable",
     "scopes_epoch",
-    "settled",
 ]
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
@@ -53,11 +53,6 @@ def scopes_epoch(ctx: Context) -> str | None:
     if token is None:
         return None
     return hashlib.sha256(json.dumps(sorted(set(token.scopes))).encode()).hexdigest()
-
-
-async def settled(value: T | Awaitable[T]) -> T:
-    """Return a value, or what it resolves to: callbacks may be sync or async."""
-    return await cast("Awaitable[T]", value) if isinstance(value, Awaitable) else value
 
 
 class Binder:

@@ -21,10 +21,10 @@ from typing import Any, Final, TypeAlias
 
 from mcp.server import ServerRequestContext
 
-from cursorkit.adapters.mcp.binder import settled
 from cursorkit.adapters.mcp.lists import WireItem, wire_form
 from cursorkit.errors import SourceError
 from cursorkit.items import JsonItems
+from cursorkit.paginators.snapshot import settled
 
 __all__ = ["ListSource", "ScopedItems", "Shaped", "wire_items"]
 

@@ -25,7 +25,6 @@ from cursorkit.adapters.mcp.binder import (
     Context,
     Principal,
     scopes_epoch,
-    settled,
 )
 from cursorkit.adapters.mcp.boundary import boundary
 from cursorkit.adapters.mcp.changes import announce_changes
@@ -37,7 +36,7 @@ from cursorkit.adapters.mcp.skills import SkillsExtension
 from cursorkit.binding import Binding
 from cursorkit.catalogs import Catalog, ResourceCatalog, Resources, ToolCatalog
 from cursorkit.errors import ConfigurationError, InvalidCursorError
-from cursorkit.paginators.snapshot import SnapshotPaginator, SourceVersion
+from cursorkit.paginators.snapshot import SnapshotPaginator, SourceVersion, settled
 from cursorkit.refusals import log_refused
 
 __all__ = ["serve"]

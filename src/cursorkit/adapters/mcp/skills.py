@@ -30,7 +30,6 @@ from cursorkit.adapters.mcp.binder import (
     Context,
     Principal,
     scopes_epoch,
-    settled,
 )
 from cursorkit.adapters.mcp.boundary import boundary
 from cursorkit.adapters.mcp.handlers import list_handler
@@ -49,7 +48,7 @@ from cursorkit.errors import (
     SourceError,
 )
 from cursorkit.paginators.page import Page
-from cursorkit.paginators.snapshot import SnapshotPaginator
+from cursorkit.paginators.snapshot import SnapshotPaginator, settled
 from cursorkit.refusals import log_refused
 
 __all__ = ["SkillPages", "SkillSelect", "SkillsExtension"]
