@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgpack
 import pytest
@@ -37,6 +37,7 @@ class Node:
         count: Tools in the list.
         timeout: Of the store; by default so long that a busy machine is no failure.
         near: Whether it has a near store, too.
+        now: What its clock shows; nodes that show the same moment give equal pages equal cursors.
         skew: Seconds that its clock is ahead.
         options: Of the paginator.
     """
@@ -49,12 +50,13 @@ class Node:
         count: int = 35,
         timeout: float = 10,
         near: bool = False,
+        now: float | None = None,
         skew: float = 0,
         **options: Any,
     ) -> None:
         self.client = client
         self.listing = Listing(tools(count))
-        self.clock = FakeClock(NOW + skew)
+        self.clock = FakeClock((moment() if now is None else now) + skew)
         self.redis = RedisStore(client, namespace=namespace, timeout=timeout)
         store = TieredStore(MemoryStore(), self.redis) if near else self.redis
         self.paginator = node(store, self.clock, **options)
@@ -80,8 +82,13 @@ class Node:
         return calls
 
 
-NOW: Final = time.time() // 60 * 60 + 1
-"""One moment for all nodes, at the start of a quantum: equal pages have equal cursors for 59 s."""
+def moment() -> float:
+    """Return a moment for the nodes of one test: the start of the quantum that is.
+
+    The server's clock is the machine's, so the nodes' must be near it. Equal pages have equal
+    cursors for 59 s after it.
+    """
+    return time.time() // 60 * 60 + 1
 
 
 def _client(where: int | Cluster, username: str | None) -> Redis | RedisCluster:
@@ -110,6 +117,7 @@ async def nodes(
     """
     async with contextlib.AsyncExitStack() as stack:
         found: list[Node] = []
+        how = {"now": moment(), **how}
         for _ in range(number):
             client: Any = await stack.enter_async_context(_client(where, username))
             found.append(Node(client, namespace, **how))

@@ -30,7 +30,7 @@ from tests.mcp_kit import (
     walk,
 )
 from tests.redis_kit import child
-from tests.redis_nodes import NOW
+from tests.redis_nodes import moment
 from tests.servers import HOST, SERVERS, Server, running
 
 pytestmark = pytest.mark.anyio
@@ -80,9 +80,10 @@ async def nodes(server: Server, era: str, *timeouts: float) -> AsyncGenerator[li
     """Run MCP servers that share a store, each with a client; `timeouts` are of their stores."""
     async with contextlib.AsyncExitStack() as stack:
         found: list[Node] = []
+        now = moment()
         for timeout in timeouts:
             redis = await stack.enter_async_context(Redis(host=HOST, port=server.port))
-            clock = FakeClock(NOW)
+            clock = FakeClock(now)
             store = RedisStore(redis, namespace="test", timeout=timeout)
             host = Host("MCPServer", 10, paginator=new_paginator(clock, store))
             client = await stack.enter_async_context(in_memory(host.server, era))

@@ -23,6 +23,7 @@ from tests.redis_nodes import (
     contents,
     expect,
     key_starting,
+    moment,
     nodes,
     within,
 )
@@ -193,8 +194,9 @@ async def test_whichever_reply_is_lost_a_walk_is_right(
     ):
         for lost in range(8):
             there = f"{namespace}:{lost}"
-            a, b = Node(client, there), Node(client, there)
-            expected = await Node(client, f"{there}:undisturbed").walk()
+            now = moment()
+            a, b = Node(client, there, now=now), Node(client, there, now=now)
+            expected = await Node(client, f"{there}:undisturbed", now=now).walk()
             proxy.drop_reply = lost
             pages = [await a.page()]
             pages += await b.walk(pages[0].next_cursor)
