@@ -86,7 +86,7 @@ class CursorError(CursorkitError):
     reason: RefusalReason
 
     def __init__(self, reason: RefusalReason) -> None:
-        super().__init__(_OUTSIDE)
+        self.args = (_OUTSIDE,)
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[CursorError], tuple[RefusalReason]]:

@@ -51,10 +51,14 @@ class Offset:
     def __init__(self, offset: int) -> None:
         if type(offset) is not int or not 0 <= offset <= MAX_INTEGER:
             raise EncodingError("offset must be an int from 0 to 2^53-1")
-        object.__setattr__(self, "offset", offset)
+        _set_offset(self, offset)
 
     def _body(self, expires_at: int | None) -> list[Any]:
         return [1, expires_at, self.offset]
+
+
+# The slot's own setter: `object.__setattr__` looks it up again for each cursor.
+_set_offset: Final = vars(Offset)["offset"].__set__
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,12 @@ from cursorkit.binding import Binding
 from cursorkit.errors import CursorError, SourceError
 from cursorkit.keys import Key
 
-__all__ = ["hosts_own", "log_minted", "log_refused"]
+__all__ = ["hosts_own", "is_logged", "log_minted", "log_refused"]
 
 _log: Final = logging.getLogger("cursorkit")
+
+is_logged: Final = _log.isEnabledFor
+"""Ask it for the level before calling what logs: a call that logs nothing still costs a page."""
 
 _HASHED_LENGTH: Final = 4096
 """A longer cursor is not hashed: a refusal must not cost more the more it is fed."""
@@ -42,8 +45,7 @@ def hosts_own() -> Generator[None]:
 
 def log_minted(cursor: str, binding: Binding, key: Key | None) -> None:
     """Log at DEBUG what a refusal logs at WARNING, so that two lines can be compared."""
-    if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("minted cursor: %s", _describe(cursor, binding, key, kid_known=True))
+    _log.debug("minted cursor: %s", _describe(cursor, binding, key, kid_known=True))
 
 
 def log_refused(
@@ -63,12 +65,8 @@ def log_refused(
         key: Keys the fingerprints: the cursor's own key, or the primary where that is unknown.
         kid_known: Whether `key` is the cursor's own.
     """
-    if _log.isEnabledFor(logging.WARNING):
-        _log.warning(
-            "refused cursor: reason=%s %s",
-            error.reason,
-            _describe(cursor, binding, key, kid_known=kid_known),
-        )
+    described = _describe(cursor, binding, key, kid_known=kid_known)
+    _log.warning("refused cursor: reason=%s %s", error.reason, described)
 
 
 def _describe(cursor: object, binding: Binding | None, key: Key | None, *, kid_known: bool) -> str:

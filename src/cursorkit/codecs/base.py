@@ -6,6 +6,7 @@ import binascii
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from logging import DEBUG, WARNING
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
 from cursorkit.binding import Binding
@@ -21,7 +22,7 @@ from cursorkit.errors import (
 )
 from cursorkit.keys import Key, KeyRing
 from cursorkit.positions import Position, decode_body, encode_body
-from cursorkit.refusals import log_minted, log_refused
+from cursorkit.refusals import is_logged, log_minted, log_refused
 
 __all__ = [
     "DEFAULT_MAX_LENGTH",
@@ -130,7 +131,8 @@ class DecodedCursor:
         """Return the error to raise when this authentic cursor is refused after all, and log it."""
         error = SnapshotLostError() if reason == "lost" else InvalidCursorError(reason)
         cursor, binding, key = self._origin or (None, None, None)
-        log_refused(error, cursor, binding, key, kid_known=key is not None)
+        if is_logged(WARNING):
+            log_refused(error, cursor, binding, key, kid_known=key is not None)
         return error
 
 
@@ -241,7 +243,8 @@ class KeyedCodec(ABC):
         cursor = to_text(self._header + self._protect(key, binding, body))
         if len(cursor) > self._max_length:
             raise EncodingError(f"the cursor would be longer than {self._max_length} characters")
-        log_minted(cursor, binding, key)
+        if is_logged(DEBUG):
+            log_minted(cursor, binding, key)
         return cursor
 
     def decode(self, cursor: str, binding: Binding, *, now: float | None = None) -> DecodedCursor:
@@ -257,14 +260,18 @@ class KeyedCodec(ABC):
             key = self._keys.get(raw[:HEADER_BYTES])
             if key is None or len(raw) <= HEADER_BYTES + TAG_BYTES:
                 raise InvalidCursorError(self._unreadable(raw))
-            position, expires_at = decode_body(self._verify(key, binding, raw[HEADER_BYTES:]))
+            body = self._verify(key, binding, raw[HEADER_BYTES:])
+            if body is None:
+                raise InvalidCursorError("tag")
+            position, expires_at = decode_body(body)
             if expires_at is not None:
                 now = self._clock() if now is None else now
                 if not now < expires_at:  # Not `>=`: a clock that gives NaN refuses.
                     raise ExpiredCursorError
         except CursorError as error:
-            known = key is not None
-            log_refused(error, cursor, binding, key or self._primary, kid_known=known)
+            if is_logged(WARNING):
+                known = key is not None
+                log_refused(error, cursor, binding, key or self._primary, kid_known=known)
             raise
         return DecodedCursor(position, expires_at, (cursor, binding, key))
 
@@ -283,5 +290,5 @@ class KeyedCodec(ABC):
         """Return what follows the header: the body and its tag, in the suite's form."""
 
     @abstractmethod
-    def _verify(self, key: Key, binding: Binding, protected: bytes) -> bytes:
-        """Return the authentic body, or raise ``InvalidCursorError("tag")``."""
+    def _verify(self, key: Key, binding: Binding, protected: bytes) -> bytes | None:
+        """Return the authentic body, or None if the tag is wrong."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
+from math import ceil, isfinite
 from typing import Final
 
 from cursorkit.binding import Binding
@@ -87,10 +87,10 @@ class ExpiringCodec:
         now = self._clock()
         if expires_at is None:
             try:
-                expires_at = math.ceil((now + self._ttl) / self._quantum) * self._quantum
+                expires_at = ceil((now + self._ttl) / self._quantum) * self._quantum
             except (ValueError, OverflowError):
                 raise EncodingError("the clock gives no time") from None
-        elif not math.isfinite(now):
+        elif not isfinite(now):
             raise EncodingError("the clock gives no time")
         elif type(expires_at) is int and expires_at > now + self._furthest:
             raise EncodingError(

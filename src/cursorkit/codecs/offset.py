@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from logging import DEBUG, WARNING
 from typing import Final
 
 from cursorkit.binding import Binding, pae
@@ -16,7 +17,7 @@ from cursorkit.codecs.base import (
 )
 from cursorkit.errors import CursorError, EncodingError, InvalidCursorError
 from cursorkit.positions import Offset, Position, decode_body, encode_body
-from cursorkit.refusals import log_minted, log_refused
+from cursorkit.refusals import is_logged, log_minted, log_refused
 
 __all__ = ["OffsetCodec"]
 
@@ -54,7 +55,8 @@ class OffsetCodec:
             raise EncodingError("OffsetCodec carries no expiry: anyone could rewrite it")
         # At most 23 characters, which fit every `max_length`.
         cursor = to_text(_header(binding) + encode_body(position, None))
-        log_minted(cursor, binding, None)
+        if is_logged(DEBUG):
+            log_minted(cursor, binding, None)
         return cursor
 
     def decode(self, cursor: str, binding: Binding, *, now: float | None = None) -> DecodedCursor:
@@ -66,7 +68,8 @@ class OffsetCodec:
         try:
             return DecodedCursor(self._read(cursor, binding), None, (cursor, binding, None))
         except CursorError as error:
-            log_refused(error, cursor, binding, None, kid_known=False)
+            if is_logged(WARNING):
+                log_refused(error, cursor, binding, None, kid_known=False)
             raise
 
     def _read(self, cursor: str, binding: Binding) -> Offset:

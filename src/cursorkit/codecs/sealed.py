@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from cursorkit.binding import Binding, pae
 from cursorkit.codecs.base import DEFAULT_MAX_LENGTH, KeyedCodec
-from cursorkit.errors import InvalidCursorError
 from cursorkit.keys import Key, KeyRing
 
 __all__ = ["SealedCodec"]
@@ -42,12 +41,11 @@ class SealedCodec(KeyedCodec):
     def _protect(self, key: Key, binding: Binding, body: bytes) -> bytes:
         return self._ciphers[key].encrypt(body, [self._associated(key, binding)])
 
-    def _verify(self, key: Key, binding: Binding, protected: bytes) -> bytes:
+    def _verify(self, key: Key, binding: Binding, protected: bytes) -> bytes | None:
         try:
             return self._ciphers[key].decrypt(protected, [self._associated(key, binding)])
         except InvalidTag:
-            pass
-        raise InvalidCursorError("tag")
+            return None
 
     def _associated(self, key: Key, binding: Binding) -> bytes:
         return pae([_LABEL, self._suite + key.kid, binding.associated_data])

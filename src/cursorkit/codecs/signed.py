@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.hmac import HMAC
 
 from cursorkit.binding import Binding, pae
 from cursorkit.codecs.base import DEFAULT_MAX_LENGTH, TAG_BYTES, KeyedCodec
-from cursorkit.errors import InvalidCursorError
 from cursorkit.keys import Key, KeyRing
 
 __all__ = ["SignedCodec"]
@@ -50,10 +49,10 @@ class SignedCodec(KeyedCodec):
         mac.update(len(body).to_bytes(8, "little") + body)
         return body + mac.finalize()[:TAG_BYTES]
 
-    def _verify(self, key: Key, binding: Binding, protected: bytes) -> bytes:
+    def _verify(self, key: Key, binding: Binding, protected: bytes) -> bytes | None:
         body = protected[:-TAG_BYTES]
         if not hmac.compare_digest(protected, self._protect(key, binding, body)):
-            raise InvalidCursorError("tag")
+            return None
         return body
 
     def _prepare(self, key: Key, associated_data: bytes) -> HMAC:
