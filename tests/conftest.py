@@ -35,10 +35,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("anyio_backend", ["asyncio", "trio"], scope="module")
 
 
-def pytest_configure() -> None:
-    """Import test modules anew where pytest runs again in one process, as mutmut makes it do.
+NEAREST = {
+    "cursorkit.binding": ["test_binding", "test_format_vectors"],
+    "cursorkit.codecs": ["test_format_vectors", "test_fallback", "test_known", "test_codec"],
+    "cursorkit.healing": ["test_healing"],
+    "cursorkit.keys": ["test_keys"],
+    "cursorkit.paginators.keyset": ["test_keyset"],
+    "cursorkit.paginators.offset": ["test_offset"],
+    "cursorkit.paginators": ["test_snapshot_paginator", "test_offset", "test_keyset"],
+    "cursorkit.positions": ["test_format_vectors", "test_positions"],
+    "cursorkit.snapshots": ["test_snapshots"],
+}
+"""The tests that must notice a mutant of a module; `make mutants` runs these alone."""
 
-    Their marks keep the ids of the first run, and pytest would escape these a second time.
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fit pytest to mutmut, which runs it again and again in one process.
+
+    Test modules are imported anew: their marks keep the ids of the first run, and pytest would
+    escape these a second time. And of the tests that reach a mutant only the nearest are run.
     """
     for name in [each for each in sys.modules if each.startswith(_REIMPORTED)]:
         del sys.modules[name]
+    mutant = os.environ.get("MUTANT_UNDER_TEST", "")
+    for module, files in NEAREST.items():
+        if mutant.startswith(module):
+            config.args = [each for file in files for each in config.args if f"/{file}" in each]
+            break
