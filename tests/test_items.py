@@ -174,7 +174,7 @@ def test_nesting_is_given_back_or_refused(encoding: ItemEncoding[Any], depth: in
     try:
         back = encoding.decode(encoding.encode(nested(depth)))
     except (SourceError, StoreDataError):
-        assert depth > 100
+        assert depth > 510
     else:
         levels = 0
         while back:

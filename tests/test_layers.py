@@ -32,7 +32,7 @@ PROTOCOLS = {"codecs.base", "stores.base"}
 PUBLIC_API = (GROUND | {"codecs", "stores", "items", "snapshots", "paginators"}) - {"adapters"}
 """What the package's own `__init__` may offer: nothing that needs an optional package."""
 
-REQUIRED = {"anyio", "cryptography", "msgpack", "pydantic"}
+REQUIRED = {"anyio", "cryptography", "msgpack", "pydantic", "pydantic_core"}
 OPTIONAL = {
     "fastmcp": {"adapters.fastmcp"},
     "httpx2": {"cli"},

@@ -94,8 +94,8 @@ def _own_errors() -> Generator[None]:
         raise StoreUnavailableError(problem) from error
 
 
-Relist: TypeAlias = Callable[[], Awaitable[Tree | None]]
-"""Lists again for one principal and binding; None if the list is empty now."""
+Relist: TypeAlias = Callable[[], Awaitable[Tree]]
+"""Lists again for one principal and binding."""
 
 
 class Snapshots:
@@ -233,7 +233,7 @@ class Snapshots:
 
     async def _relist(self, root: bytes, relist: Relist, failure: bytes) -> Tree:
         tree = await relist()
-        if tree is None or tree.root != root:
+        if tree.root != root:
             self._changed[failure] = self._clock()
             self._changed.move_to_end(failure)
             if len(self._changed) > _REMEMBERED_COUNT:

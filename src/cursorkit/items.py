@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgpack
+from pydantic_core import from_json
 
 from cursorkit.errors import ConfigurationError, SourceError, StoreDataError
 
@@ -59,7 +60,6 @@ class JsonItems:
     def __init__(self) -> None:
         encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         self._to_text = encoder.encode
-        self._from_text = json.JSONDecoder().decode
 
     def encode(self, item: Any, /) -> bytes:
         """Return the item as UTF-8 JSON."""
@@ -74,8 +74,11 @@ class JsonItems:
     def decode(self, data: bytes, /) -> Any:
         """Return the item."""
         try:
-            # A sixth quicker than json.loads, which would guess the bytes' encoding.
-            return self._from_text(data.decode())
+            return from_json(data)
+        except ValueError:
+            pass  # Nested deeper than it goes, or no JSON at all.
+        try:
+            return json.loads(data.decode())
         except (ValueError, RecursionError):
             raise StoreDataError("a stored item is not JSON") from None
 

@@ -107,7 +107,7 @@ class Tree:
 
 
 async def build(blobs: Sequence[bytes], encoding: str) -> Tree:
-    """Return the tree of a list that is not empty.
+    """Return the tree of a list.
 
     Args:
         blobs: The items' blobs, in order.

@@ -16,6 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from cursorkit.binding import Binding, check_binding, pae
@@ -309,11 +310,10 @@ class SnapshotPaginator:
             self._first_pages.put(name, first)
         return first
 
-    async def _relist(self, listing: _Listing[T], root: bytes) -> Tree | None:
+    async def _relist(self, listing: _Listing[T], root: bytes) -> Tree:
         if self._stored:
             self._first_pages.forget(root)
-        blobs = await self._blobs(listing)
-        return await build(blobs, listing.encoding.name) if blobs else None
+        return await build(await self._blobs(listing), listing.encoding.name)
 
     async def _blobs(self, listing: _Listing[T]) -> list[bytes]:
         """Return the blobs of all that the principal may see.
@@ -394,9 +394,7 @@ async def _collect(source: Source[T], max_items: int) -> list[T]:
             # One that is left half-way keeps what it has open until it is collected as garbage.
             if isinstance(found, AsyncGenerator):
                 await found.aclose()
-    elif isinstance(found, Iterable) and not isinstance(
-        found, str | bytes | set | frozenset | Mapping
-    ):
+    elif isinstance(found, Iterable) and not isinstance(found, _NO_LISTS):
         for item in found:
             _append(items, item, max_items)
     else:
@@ -436,7 +434,7 @@ async def _shown(visible: Visible[T], items: Sequence[T]) -> list[T]:
         raise SourceError(
             f"visible must answer with one bool for each of the {len(items)} items it was given"
         )
-    return [item for item, answer in zip(items, answers, strict=True) if answer]
+    return list(compress(items, answers))
 
 
 async def _version(source_version: SourceVersion) -> str:
