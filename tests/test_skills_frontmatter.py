@@ -165,6 +165,8 @@ def test_frontmatter_that_is_no_mapping_is_refused(text: str) -> None:
         ("name: a\n\tdescription: b\n", "line 3: "),
         (f"{NEEDED}x: !!python/object/apply:os.system [ls]\n", "line 4: could not determine"),
         (f"{NEEDED}x: !mine 1\n", "line 4: could not determine"),
+        (f"{NEEDED}x: !!omap [a: 1]\n", "line 4: could not determine"),
+        (f"{NEEDED}x: !!pairs [a: 1]\n", "line 4: could not determine"),
         (f"{NEEDED}x: *gone\n", "line 4: an alias"),
         (f"{NEEDED}x: &a 1\ny: *a\n", "line 5: an alias"),
         (f"{NEEDED}name: c\n", "line 4: a key that came before"),

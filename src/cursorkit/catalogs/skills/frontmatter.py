@@ -72,6 +72,13 @@ def _block(data: bytes) -> str:
 class _Loader(yaml.SafeLoader):
     """Makes what JSON has too: no aliases, which a few bytes of can mean gigabytes, no merging."""
 
+    # These make lists of tuples, which JSON would turn into lists of lists.
+    yaml_constructors = {  # noqa: RUF012  # as PyYAML has it
+        tag: make
+        for tag, make in yaml.SafeLoader.yaml_constructors.items()
+        if tag not in ("tag:yaml.org,2002:omap", "tag:yaml.org,2002:pairs")
+    }
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]  # of the stubs
