@@ -9,7 +9,7 @@ from collections.abc import Callable
 from logging import DEBUG, WARNING
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
-from cursorkit.binding import Binding
+from cursorkit.binding import Binding, check_binding
 from cursorkit.checks import check_int
 from cursorkit.errors import (
     ConfigurationError,
@@ -237,7 +237,10 @@ class KeyedCodec(ABC):
 
         Raises:
             EncodingError: If the cursor would be too long, or `expires_at` is out of range.
+            ConfigurationError: If `binding` is no `Binding`.
         """
+        if type(binding) is not Binding:
+            check_binding(binding)
         key = self._primary
         body = encode_body(position, expires_at)
         cursor = to_text(self._header + self._protect(key, binding, body))
@@ -253,7 +256,10 @@ class KeyedCodec(ABC):
         Raises:
             InvalidCursorError: Malformed, unauthentic, or of another binding.
             ExpiredCursorError: Authentic, but its expiry has come.
+            ConfigurationError: If `binding` is no `Binding`.
         """
+        if type(binding) is not Binding:
+            check_binding(binding)
         key = None
         try:
             raw = from_text(cursor, self._max_length)

@@ -6,7 +6,7 @@ import hashlib
 from logging import DEBUG, WARNING
 from typing import Final
 
-from cursorkit.binding import Binding, pae
+from cursorkit.binding import Binding, check_binding, pae
 from cursorkit.codecs.base import (
     DEFAULT_MAX_LENGTH,
     HEADER_BYTES,
@@ -48,7 +48,9 @@ class OffsetCodec:
 
         Raises:
             EncodingError: For another kind of position, or with an expiry: anyone could rewrite it.
+            ConfigurationError: If `binding` is no `Binding`.
         """
+        check_binding(binding)
         if type(position) is not Offset:
             raise EncodingError(f"OffsetCodec carries Offset only, not {type(position).__name__}")
         if expires_at is not None:
@@ -64,7 +66,9 @@ class OffsetCodec:
 
         Raises:
             InvalidCursorError: Malformed, of another list, or anything but an `Offset`.
+            ConfigurationError: If `binding` is no `Binding`.
         """
+        check_binding(binding)
         try:
             return DecodedCursor(self._read(cursor, binding), None, (cursor, binding, None))
         except CursorError as error:

@@ -391,6 +391,8 @@ def _parse(text: str) -> KeyRing | str:
         primary: str
         keys: tuple[tuple[str, str], ...]
 
+    if not text.strip():
+        return "is empty"
     try:
         # An object becomes a tuple of pairs: a dict would hide a name that is there twice.
         parsed = json.loads(text, object_pairs_hook=tuple)

@@ -81,7 +81,6 @@ def main(
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m cursorkit.keys",
         usage=_USAGE,
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
