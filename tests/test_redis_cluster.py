@@ -148,7 +148,7 @@ async def test_a_node_lost_is_told_in_time_and_forgotten_when_it_is_back(
                 start = time.monotonic()
                 with pytest.raises(StoreUnavailableError) as raised:
                     await call
-                assert time.monotonic() - start < 1
+                assert time.monotonic() - start < 3
                 assert not raised.value.answered
     finally:
         lost.start()
