@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
 from uuid import UUID
@@ -251,7 +251,7 @@ def _fixed_offset(value: datetime) -> datetime:
         return value.replace(tzinfo=None, fold=0)
     if offset.microseconds:
         raise EncodingError("a datetime's UTC offset must be whole seconds")
-    return value.replace(tzinfo=timezone(offset) if offset else UTC, fold=0)
+    return value.replace(tzinfo=timezone(offset), fold=0)
 
 
 def _to_wire(value: KeysetValue) -> Any:
