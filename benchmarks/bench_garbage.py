@@ -8,14 +8,12 @@ the cursor, and that a longer request, good or bad, costs more to receive.
 from __future__ import annotations
 
 import argparse
-import logging
 import random
 import string
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.harness import Measurement, Ratio, Report, best_times, show
+from benchmarks.harness import Measurement, Ratio, Report, best_times, show, without_log
 from cursorkit import (
     Binding,
     CursorCodec,
@@ -27,7 +25,7 @@ from cursorkit import (
     SignedCodec,
 )
 
-__all__ = ["garbage", "main", "run", "without_log"]
+__all__ = ["garbage", "main", "run"]
 
 _ALPHABET: Final = string.ascii_letters + string.digits + "-_"
 _LENGTHS: Final = (64, 256, 1024, 4096, 65_536, 1024 * 1024)
@@ -83,18 +81,6 @@ def _refused(codec: CursorCodec, cursor: str) -> Callable[[], None]:
         raise AssertionError("garbage was accepted")
 
     return call
-
-
-@contextmanager
-def without_log() -> Generator[None]:
-    """Turn the package's log off, and on again as it was."""
-    log = logging.getLogger("cursorkit")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 def run(*, lengths: Sequence[int], rounds: int, seed: int) -> Report:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, Final, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Measurement", "Ratio", "Report", "best_times", "in_turns", "show"]
+__all__ = ["Measurement", "Ratio", "Report", "best_times", "in_turns", "show", "without_log"]
 
 T = TypeVar("T")
 
@@ -154,3 +156,15 @@ def _cpu() -> str:
         lines = []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor() or platform.machine()
+
+
+@contextmanager
+def without_log() -> Generator[None]:
+    """Turn the package's log off, and on again as it was."""
+    log = logging.getLogger("cursorkit")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from benchmarks.bench_garbage import without_log
+from benchmarks.harness import without_log
 from cursorkit import (
     Binding,
     CursorCodec,
