@@ -379,7 +379,7 @@ async def _weigh(report: Report, blobs: Sequence[bytes], settings: Settings) -> 
         with running(SERVERS[settings.server]) as server:
             empty: int = server.command("INFO", "memory")["used_memory"]
             async with Redis(host=HOST, port=server.port) as client:
-                store = RedisStore(client, namespace=_NAMESPACE)
+                store = RedisStore(client, namespace=_NAMESPACE, timeout=10)
                 for view in views:
                     tree = await build(view, _JSON.name)
                     await store.put(tree.objects(), deadline=_deadline())
