@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import hmac
 import json
 import logging
@@ -147,11 +148,15 @@ class _Answers:
             case 6 if depth:
                 return [self.reply(depth - 1) for _ in range(self.byte() % 5)]
             case 7:
-                return _ERRORS[self.byte() % len(_ERRORS)]
+                return self.error()
             case 8:
                 return bool(self.byte() % 2)
             case _:
                 return None
+
+    def error(self) -> Exception:
+        """Return an error of its own: one that is raised again keeps the traces of all times."""
+        return copy.copy(_ERRORS[self.byte() % len(_ERRORS)])
 
     def replies(self, count: int) -> Any:
         """Return as many replies as were asked for, more often than not."""
@@ -213,7 +218,7 @@ class _Pipeline:
             for args in self._asked
         ]
         if self._answers.byte() == 1:
-            raise _ERRORS[self._answers.byte() % len(_ERRORS)]
+            raise self._answers.error()
         return replies
 
 
