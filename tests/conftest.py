@@ -37,7 +37,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 NEAREST = {
     "cursorkit.binding": ["test_binding", "test_format_vectors"],
-    "cursorkit.codecs": ["test_format_vectors", "test_fallback", "test_known", "test_codec"],
+    "cursorkit.codecs": [
+        "test_format_vectors",
+        "test_fallback",
+        "test_known",
+        "test_codec",
+        "test_offset_codec",
+    ],
     "cursorkit.healing": ["test_healing"],
     "cursorkit.keys": ["test_keys"],
     "cursorkit.paginators.keyset": ["test_keyset"],

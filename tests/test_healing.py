@@ -111,7 +111,7 @@ async def test_any_lost_object_is_healed() -> None:
     for number, digest in enumerate(sorted(set(store.asked)), 1):
         store.lose([digest])
         assert await paginator.page(cursor, listing, ALICE) == pages[1]
-        assert listing.calls == number
+        assert listing.calls == paginator.stats.heals == number
         assert await paginator.page(cursor, unused, ALICE) == pages[1]
 
 
@@ -170,6 +170,26 @@ async def test_the_lost_page_only_is_lost_where_members_are_gone() -> None:
     with pytest.raises(SnapshotLostError):
         await paginator.page(cursor, listing, ALICE)
     assert await paginator.page(pages[1].next_cursor, unused, ALICE) == pages[2]
+
+
+async def test_a_heal_writes_again_what_a_store_may_think_it_has() -> None:
+    """A first page trusts the store's memory of earlier puts, a heal does not; one deadline."""
+    clock = FakeClock(1_800_000_000)
+    puts: list[tuple[int, bool]] = []
+
+    class Noting(WatchedStore):
+        async def put(
+            self, objects: Iterable[StoredObject], *, deadline: int, repair: bool = False
+        ) -> None:
+            puts.append((deadline, repair))
+            await super().put(objects, deadline=deadline, repair=repair)
+
+    store, listing = Noting(clock), Listing(tools(35))
+    paginator = node(store, clock)
+    cursor, _ = await begun(paginator, listing)
+    store.lose(store.asked)
+    await paginator.page(cursor, listing, ALICE)
+    assert puts == [(1_800_000_720, False), (1_800_000_720, True)]
 
 
 async def test_a_heal_keeps_the_snapshot_as_long_as_the_cursor_lives() -> None:
@@ -275,11 +295,12 @@ class SlowListing(Listing):
 @pytest.mark.both_backends
 @pytest.mark.parametrize("storeless", [True, False])
 async def test_a_hundred_pages_after_a_loss_cost_one_listing(storeless: bool) -> None:
-    """All pages of the walk, asked for at once by ten clients, are right after one listing."""
+    """All pages of the walk, asked for at once by ten clients: one listing, one repair."""
     store, listing = WatchedStore(), SlowListing(tools(105))
     paginator = node(None if storeless else store)
     _, pages = await begun(paginator, listing)
     store.lose(store.asked)
+    puts = store.puts
     right = 0
 
     async def ask(number: int) -> None:
@@ -293,6 +314,26 @@ async def test_a_hundred_pages_after_a_loss_cost_one_listing(storeless: bool) ->
                 tasks.start_soon(ask, number)
     assert right == 100
     assert listing.calls == 1
+    assert store.puts == puts + (not storeless)
+
+
+@pytest.mark.both_backends
+async def test_two_lists_that_heal_at_once_are_each_their_own() -> None:
+    """A page never waits for another list's listing, let alone is served from it."""
+    paginator = node(None)
+    listings = [SlowListing(tools(35)), SlowListing(tools(35, start=100))]
+    walks = [await begun(paginator, listing) for listing in listings]
+    served: dict[int, Page[Any]] = {}
+
+    async def ask(number: int) -> None:
+        cursor, _ = walks[number]
+        served[number] = await paginator.page(cursor, listings[number].listed, ALICE)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, 0)
+        tasks.start_soon(ask, 1)
+    assert served == {number: pages[1] for number, (_, pages) in enumerate(walks)}
+    assert [listing.calls for listing in listings] == [1, 1]
 
 
 @pytest.mark.both_backends
@@ -358,6 +399,38 @@ async def test_a_cancelled_leader_does_not_fail_those_who_wait() -> None:
     assert leader.cancelled_caught
     assert served == [pages[1]] * 20
     assert source.calls == 2
+
+
+@pytest.mark.both_backends
+async def test_who_comes_after_a_leader_was_cancelled_waits_with_the_others() -> None:
+    """The listing that the next in the queue has begun serves the newcomer, too."""
+    paginator, listing, gate = node(None), Listing(tools(35)), anyio.Event()
+    cursor, pages = await begun(paginator, listing)
+    served: list[Page[Any]] = []
+    calls = 0
+
+    async def source() -> list[Any]:
+        nonlocal calls
+        calls += 1
+        await (anyio.sleep_forever() if calls == 1 else gate.wait())
+        return listing.items
+
+    async def ask(scope: anyio.CancelScope) -> None:
+        with scope:
+            served.append(await paginator.page(cursor, source, ALICE))
+
+    async with anyio.create_task_group() as tasks:
+        leader = anyio.CancelScope()
+        for scope in (leader, anyio.CancelScope()):
+            tasks.start_soon(ask, scope)
+            await anyio.wait_all_tasks_blocked()
+        leader.cancel()
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(ask, anyio.CancelScope())
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
+    assert served == [pages[1]] * 2
+    assert calls == 2
 
 
 class StoppingStore(WatchedStore):
@@ -524,6 +597,22 @@ async def test_what_is_remembered_concerns_one_principal_and_one_list() -> None:
         await paginator.page(cursor, unused, ALICE)
 
 
+@pytest.mark.both_backends
+async def test_a_dead_cursor_does_not_wait_for_anothers_listing() -> None:
+    """It is refused at once, though a principal with the same list is listing again."""
+    paginator, listing, source = node(None), Listing(tools(35)), Stopping(tools(35))
+    cursor, _ = await begun(paginator, listing)
+    bobs, _ = await begun(paginator, listing, BOB)
+    with pytest.raises(SnapshotLostError):
+        await paginator.page(cursor, lambda: [], ALICE)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(paginator.page, bobs, source, BOB)
+        await source.begun.wait()
+        with anyio.fail_after(5), pytest.raises(SnapshotLostError):
+            await paginator.page(cursor, unused, ALICE)
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_list_that_is_as_it_was_again_heals_after_30_seconds() -> None:
     """A list that changed back is served again once what is remembered has passed."""
     clock, listing = FakeClock(), Listing(tools(35))
@@ -636,7 +725,7 @@ async def test_the_stores_own_error_is_what_is_raised() -> None:
         await paginator.page(cursor, lambda: [], ALICE)
     assert failure.value is error
     assert isinstance(failure.value.__cause__, ConnectionError)
-    with pytest.raises(StoreUnavailableError, match="moments ago"):
+    with pytest.raises(StoreUnavailableError, match=r"^the snapshot store failed moments ago$"):
         await paginator.page(cursor, lambda: [], ALICE)
 
 
@@ -759,6 +848,39 @@ async def test_a_publication_that_breaks_off_leaves_nothing_half(lives: int) -> 
     assert items_of(await walk(other, unused, cursor=first.next_cursor)) == tools(300)[10:]
 
 
+@pytest.mark.parametrize(
+    "error", [DOWN, REFUSED, StoreDataError("nonsense")], ids=["unreachable", "refusing", "wrong"]
+)
+async def test_a_list_that_could_not_be_kept_is_not_remembered(error: StoreError) -> None:
+    """With its version unchanged the next first page lists again, and publishes."""
+    clock = FakeClock(1_800_000_001)  # Well before a new lease would be asked for anyway.
+    store, listing, other = WatchedStore(clock), Listing(tools(35)), Listing(tools(45))
+    paginator = node(store, clock)
+    store.put_error = error
+    await paginator.page(None, listing, ALICE, source_version="1")
+    left_alone = not isinstance(error, StoreDataError)
+    if left_alone:
+        store.put_error = None
+    await paginator.page(None, other, BOB, source_version="1")
+    assert store.puts == (1 if left_alone else 2)
+    store.put_error = None
+    clock.advance(60)
+    for source, binding in ((listing, ALICE), (other, BOB)):
+        first = await paginator.page(None, source, binding, source_version="1")
+        assert await paginator.page(None, unused, binding, source_version="1") == first
+        assert source.calls == 2
+        rest = await walk(paginator, unused, binding, cursor=first.next_cursor)
+        assert first.items + items_of(rest) == source.items
+
+
+async def test_without_a_store_there_is_nothing_to_keep() -> None:
+    """A first page is remembered under its version, as with a store."""
+    paginator, listing = node(None), Listing(tools(35))
+    for _ in range(3):
+        await paginator.page(None, listing, ALICE, source_version="1")
+    assert listing.calls == 1
+
+
 # The store's answers make no sense.
 
 
@@ -777,13 +899,14 @@ async def test_a_store_data_error_is_taken_for_missing_and_counted() -> None:
     assert await paginator.page(cursor, unused, ALICE) == pages[1], "it is not left alone"
 
 
-async def test_a_store_data_error_on_a_put_is_counted() -> None:
-    """The first page is served, and later pages list again until a put works."""
+async def test_a_store_data_error_on_a_put_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, the first page is served, and later pages list again until a put works."""
     store, listing = WatchedStore(), Listing(tools(35))
     paginator = node(store)
     store.put_error = StoreDataError("nonsense")
     page = await paginator.page(None, listing, ALICE)
     assert paginator.stats.bad_answers == 1
+    assert "bad answer, taken for none: nonsense" in caplog.text
     store.put_error = None
     rest = await walk(paginator, listing, cursor=page.next_cursor)
     assert page.items + items_of(rest) == tools(35)
@@ -948,9 +1071,10 @@ async def test_failures_are_logged_without_what_they_concern(
         with pytest.raises(StoreUnavailableError):
             await paginator.page(cursor, lambda: [], ALICE)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
-    assert "bad answer, taken for none: nonsense" in caplog.text
-    assert "reason=lost" in caplog.text
-    assert "left alone for 5 s: no connection" in caplog.text
+    wrong, lost, failed = [record.getMessage() for record in caplog.records]
+    assert wrong == "the snapshot store gave a bad answer, taken for none: nonsense"
+    assert lost.startswith("refused cursor: reason=lost ")
+    assert failed == "the snapshot store failed and is left alone for 5 s: no connection"
     for word in ("alice", "tool-", cursor):
         assert word not in caplog.text
 
@@ -995,6 +1119,16 @@ async def test_a_store_that_breaks_its_contract_costs_listings_not_pages(outcome
     listing = Listing(tools(35))
     assert items_of(await walk(node(Astray(outcome)), listing)) == tools(35)
     assert listing.calls == 4
+
+
+async def test_an_error_that_no_store_should_raise_is_told() -> None:
+    """Where the list has changed it is what the page ends with, and its cause is the error."""
+    cursor, _ = await begun(node(None), Listing(tools(35)))
+    error = OSError("x")
+    with pytest.raises(StoreUnavailableError) as failure:
+        await node(Astray(error)).page(cursor, lambda: [], ALICE)
+    assert str(failure.value) == "it raised OSError, which is no StoreError"
+    assert failure.value.__cause__ is error
 
 
 async def test_a_setting_that_a_store_refuses_is_not_taken_for_an_outage() -> None:

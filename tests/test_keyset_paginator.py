@@ -343,6 +343,19 @@ def test_orders_and_the_callers_params_never_meet(one: Binding, other: Binding) 
     assert nested not in bound.values()
 
 
+def test_the_order_is_bound_as_documented() -> None:
+    """Nodes of two releases share cursors: names and directions in the binding never change."""
+    binding = Binding("rows", params={"tag": "x"})
+    order = (desc("created", nulls="last"), asc("id", int))
+    assert KeysetPaginator(SIGNED, order).plan(None, binding).binding == Binding(
+        "rows",
+        params={
+            "order": [["created", "desc", "last"], ["id", "asc", None]],
+            "params": binding.pieces()["params"],
+        },
+    )
+
+
 @pytest.mark.parametrize(
     "change",
     [{"principal": "mallory"}, {"purpose": "other"}, {"params": None}, {"params": {"tag": "y"}}],
@@ -468,6 +481,7 @@ def finish(order: tuple[SortKey, ...], rows: list[Any]) -> Page[Any]:
 
 
 NULLABLE = (asc("a", int, nulls="first"), asc("id", int))
+ONE_KEY = "^two rows have one key: the last sort key is not unique$"
 
 
 @pytest.mark.parametrize(
@@ -486,10 +500,10 @@ NULLABLE = (asc("a", int, nulls="first"), asc("id", int))
         (TIES, [(math.inf, 1)], "finite"),
         (TIES, [("\udc80", 1)], "surrogate"),
         (TIES, [(object(), 1)], "cannot hold object"),
-        (TIES, [(2, 1), (2, 1)], "two rows have one key"),
-        (TIES, [(2, 1), (2.0, 1)], "two rows have one key"),
-        (TIES, [(Decimal("2.0"), 1), (Decimal("2.00"), 1)], "two rows have one key"),
-        ((asc("at"),), [(AWARE,)] * 2, "two rows have one key"),
+        (TIES, [(2, 1), (2, 1)], ONE_KEY),
+        (TIES, [(2, 1), (2.0, 1)], ONE_KEY),
+        (TIES, [(Decimal("2.0"), 1), (Decimal("2.00"), 1)], ONE_KEY),
+        ((asc("at"),), [(AWARE,)] * 2, ONE_KEY),
     ],
 )
 def test_rows_that_cannot_be_paged_are_refused(
@@ -518,8 +532,12 @@ def test_a_query_that_repeats_the_row_it_should_start_after_is_refused(rows: lis
     keyset = KeysetPaginator(SIGNED, NUMBERS, page_size=2)
     first = keyset.finish(keyset.plan(None, BINDING), [(1,), (2,), (3,)], key=lambda row: row)
     plan = keyset.plan(first.next_cursor, BINDING)
-    with pytest.raises(SourceError, match="the row that the page should start after"):
+    with pytest.raises(SourceError) as failure:
         keyset.finish(plan, rows, key=lambda row: row)
+    assert str(failure.value) == (
+        "the row that the page should start after is in it: the query does not exclude it,"
+        " or the database does not compare the key's values as it keeps them"
+    )
 
 
 def test_the_order_of_values_is_the_databases_business() -> None:
@@ -566,61 +584,85 @@ def test_rows_come_from_any_iterable_and_are_not_keys() -> None:
 @pytest.mark.parametrize("page_size", [0, -1, 10_001, 2**31, True, 1.0, "5", None])
 def test_a_page_size_out_of_range_is_refused(page_size: Any) -> None:
     """From 1 to 10,000, an int, wherever it is given."""
-    with pytest.raises(ConfigurationError, match="page_size"):
+    problem = r"^page_size is .*; give an int from 1 to 10000$"
+    with pytest.raises(ConfigurationError, match=problem):
         KeysetPaginator(SIGNED, NUMBERS, page_size=page_size)
     if page_size is not None:
-        with pytest.raises(ConfigurationError, match="page_size"):
+        with pytest.raises(ConfigurationError, match=problem):
             KeysetPaginator(SIGNED, NUMBERS).plan(None, BINDING, page_size=page_size)
+
+
+def test_a_page_has_50_items_unless_told() -> None:
+    """One row more is asked for."""
+    assert KeysetPaginator(SIGNED, NUMBERS).plan(None, BINDING).fetch == 51
+
+
+NO_ORDER = 'order is made of asc("...") and desc("..."), at least one'
+NOT_UNIQUE = (
+    "the last sort key, {}, may be None and so cannot be unique; add one that is unique,"
+    ' for example asc("id")'
+)
 
 
 @pytest.mark.parametrize(
     ("order", "problem"),
     [
-        ((), "at least one"),
-        ([], "at least one"),
-        ("id", "asc"),
-        (("id",), "asc"),
-        (asc("id"), "asc"),
-        (None, "asc"),
-        ((asc("a"), desc("a")), "twice: a, a"),
-        ((asc("a", nulls="first"),), "the last sort key, a, may be None"),
-        ((asc("a"), asc("b", nulls="last")), "the last sort key, b"),
+        ((), NO_ORDER),
+        ([], NO_ORDER),
+        ("id", NO_ORDER),
+        (("id",), NO_ORDER),
+        (asc("id"), NO_ORDER),
+        (None, NO_ORDER),
+        ((asc("a"), desc("a")), "order names a sort key twice: a, a"),
+        ((asc("a", nulls="first"),), NOT_UNIQUE.format("a")),
+        ((asc("a"), asc("b", nulls="last")), NOT_UNIQUE.format("b")),
     ],
 )
 def test_an_order_that_cannot_work_is_refused(order: Any, problem: str) -> None:
     """Not empty, each sort key once, and the last one never None."""
-    with pytest.raises(ConfigurationError, match=problem):
+    with pytest.raises(ConfigurationError) as failure:
         KeysetPaginator(SIGNED, order)
+    assert str(failure.value) == problem
+
+
+NO_NAME = "a sort key is named by a str that is not empty"
+NO_PLACE = 'nulls of id is neither "first" nor "last"'
+NO_TYPE = "the type of id is none of bool, int, float, str, bytes, Decimal, date, datetime, UUID"
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "problem"),
     [
-        {"name": ""},
-        {"name": None},
-        {"name": b"id"},
-        {"name": "id", "nulls": "FIRST"},
-        {"name": "id", "nulls": True},
-        {"name": "id", "nulls": []},
-        {"name": "id", "value_type": object},
-        {"name": "id", "value_type": "int"},
-        {"name": "id", "value_type": [int]},
-        {"name": "id", "value_type": type(None)},
+        ({"name": ""}, NO_NAME),
+        ({"name": None}, NO_NAME),
+        ({"name": b"id"}, NO_NAME),
+        ({"name": "id", "nulls": "FIRST"}, NO_PLACE),
+        ({"name": "id", "nulls": True}, NO_PLACE),
+        ({"name": "id", "nulls": []}, NO_PLACE),
+        ({"name": "id", "value_type": object}, NO_TYPE),
+        ({"name": "id", "value_type": "int"}, NO_TYPE),
+        ({"name": "id", "value_type": [int]}, NO_TYPE),
+        ({"name": "id", "value_type": type(None)}, NO_TYPE),
     ],
 )
 @pytest.mark.parametrize("make", [asc, desc])
 def test_a_sort_key_that_cannot_work_is_refused(
-    make: Callable[..., SortKey], arguments: dict[str, Any]
+    make: Callable[..., SortKey], arguments: dict[str, Any], problem: str
 ) -> None:
     """A name, a place for None, and a type that cursors carry."""
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError) as failure:
         make(**arguments)
+    assert str(failure.value) == problem
 
 
 def test_an_unsigned_codec_is_refused() -> None:
     """With it anyone could put any value into the query."""
-    with pytest.raises(ConfigurationError, match="OffsetCodec, whose cursors anyone can make"):
+    with pytest.raises(ConfigurationError) as failure:
         KeysetPaginator(OffsetCodec(), NUMBERS)
+    assert str(failure.value) == (
+        "KeysetPaginator was given OffsetCodec, whose cursors anyone can make, with any value for"
+        " the database; give it SignedCodec or SealedCodec"
+    )
 
 
 def test_the_plan_tells_nothing_of_the_binding() -> None:

@@ -130,6 +130,12 @@ def test_the_page_size_may_be_given_for_each_page(codec: CursorCodec) -> None:
     second = paginator.page(first.next_cursor, range(8), ALICE)
     third = paginator.page(second.next_cursor, range(8), ALICE, page_size=10_000)
     assert [page.items for page in (first, second, third)] == [[0, 1, 2], [3, 4, 5, 6], [7]]
+    assert paginator.page(None, range(8), ALICE, page_size=1).items == [0]
+
+
+def test_a_page_has_50_items_unless_told() -> None:
+    """The default of the constructor."""
+    assert len(OffsetPaginator(CODECS["signed"]).page(None, range(99), ALICE).items) == 50
 
 
 @every_codec
@@ -138,12 +144,13 @@ def test_the_page_size_may_be_given_for_each_page(codec: CursorCodec) -> None:
 )
 def test_a_page_size_out_of_range_is_refused(codec: CursorCodec, size: Any) -> None:
     """At construction, and for a page with or without a cursor, before anything is sliced."""
-    with pytest.raises(ConfigurationError, match=r"page_size is .*; give an int from 1 to 10000"):
+    problem = r"^page_size is .*; give an int from 1 to 10000$"
+    with pytest.raises(ConfigurationError, match=problem):
         OffsetPaginator(codec, page_size=size)
     paginator = OffsetPaginator(codec, page_size=4)
     cursor = paginator.page(None, range(8), ALICE).next_cursor
     for given_cursor in (None, cursor):
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(ConfigurationError, match=problem):
             paginator.page(given_cursor, range(8), ALICE, page_size=size)
 
 
@@ -162,6 +169,7 @@ def test_the_expiry_of_a_walk_is_that_of_its_first_cursor() -> None:
     codec = ExpiringCodec(SignedCodec(RING, clock=clock), ttl=600, clock=clock)
     paginator = OffsetPaginator(codec, page_size=4)
     first = paginator.page(None, range(20), ALICE)
+    assert first.expires_at == 1_800_000_600
     clock.advance(300)
     second = paginator.page(first.next_cursor, range(20), ALICE)
     assert second.expires_at == 1_800_000_600
@@ -170,6 +178,16 @@ def test_the_expiry_of_a_walk_is_that_of_its_first_cursor() -> None:
     clock.advance(0.001)
     with pytest.raises(ExpiredCursorError):
         paginator.page(second.next_cursor, range(20), ALICE)
+
+
+def test_what_is_no_codec_is_refused() -> None:
+    """A key ring in its place is told, and what to give."""
+    ring: Any = RING
+    with pytest.raises(ConfigurationError) as failure:
+        OffsetPaginator(ring)
+    assert str(failure.value) == (
+        "OffsetPaginator was given KeyRing; give it a codec: SignedCodec(ring)"
+    )
 
 
 def test_the_list_is_live() -> None:
