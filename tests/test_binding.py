@@ -7,7 +7,8 @@ import enum
 import itertools
 import math
 import pickle
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -15,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursorkit import Binding, EncodingError, Offset, OffsetCodec
-from cursorkit.binding import pae
+from cursorkit import Binding, ConfigurationError, EncodingError, Offset, OffsetCodec
+from cursorkit.binding import check_binding, pae
 from tests import independent
 from tests.strategies import FIELDS, binding_arguments, param_values
 
@@ -228,11 +229,18 @@ def test_numbers_at_the_limits_are_bound(value: float) -> None:
     assert of_params({"a": value}) == independent.associated_data("tools/list", params={"a": value})
 
 
-def nested(depth: int) -> Any:
-    """Return a list within a list, so many times."""
+WRAPS: dict[str, Callable[[Any], Any]] = {
+    "lists": lambda value: [value],
+    "tuples": lambda value: (value,),
+    "maps": lambda value: {"a": value},
+}
+
+
+def nested(depth: int, wrap: Callable[[Any], Any] = WRAPS["lists"]) -> Any:
+    """Return a value within a list, or in what `wrap` makes, so many times."""
     value: Any = 1
     for _ in range(depth):
-        value = [value]
+        value = wrap(value)
     return value
 
 
@@ -286,9 +294,12 @@ def test_a_param_name_is_text(name: Any) -> None:
         of_params({name: 1})
 
 
-def test_params_may_be_nested_64_deep() -> None:
-    """The deepest nesting that is allowed is bound."""
-    assert of_params({"a": nested(64)}) != of_params({"a": nested(63)})
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+def test_params_may_be_nested_64_deep(wrap: Callable[[Any], Any]) -> None:
+    """The deepest nesting that is allowed is bound, and the next one refused, maps like arrays."""
+    assert of_params({"a": nested(64, wrap)}) != of_params({"a": nested(63, wrap)})
+    with pytest.raises(EncodingError, match=r"^params are nested deeper than 64$"):
+        of_params({"a": nested(65, wrap)})
 
 
 @pytest.mark.parametrize("params", [5, "abc", [("a", 1)], {"a"}, object()])
@@ -369,6 +380,7 @@ def test_equal_bindings_have_equal_hashes() -> None:
     assert first != Binding("tools/list", principal="é")
     assert first != first.associated_data
     assert len({first, second}) == 1
+    assert hash(first) != hash(Binding("tools/list", principal="é"))
 
 
 def test_a_binding_can_be_copied_and_sent_to_another_process() -> None:
@@ -396,10 +408,46 @@ def test_fields_can_be_read() -> None:
     assert Binding("tools/list").params is None
 
 
-def test_a_binding_without_a_purpose_is_refused() -> None:
-    """A cursor belongs to some list: None is not taken for one."""
-    with pytest.raises(EncodingError, match="purpose"):
-        Binding(cast("str", None))
+SURROGATE = "text with a lone surrogate cannot be bound"
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"purpose": None}, "a binding needs a purpose: the list, for example 'tools/list'"),
+    (
+        {"principal": 5, "locale": True},
+        "a binding holds str, bytes or None, and params; principal is of type int,"
+        " locale is of type bool",
+    ),
+    ({"locale": "\udc80"}, SURROGATE),
+    ({"params": [("a", 1)]}, "params are a mapping, not list"),
+    ({"params": {1: 2}}, "a name in params is text, not int"),
+    ({"params": {"\udc80": 2}}, SURROGATE),
+    ({"params": {"a": "\udc80"}}, SURROGATE),
+    ({"params": {"a": 2**64}}, "an int in params must fit 64 bits"),
+    ({"params": {"a": math.inf}}, "a float in params must be finite"),
+    ({"params": {"a": {1}}}, "params hold JSON's types and bytes, not set"),
+    ({"params": {str(n): 0 for n in range(1001)}}, "params hold more than 1000 values"),
+    ({"params": {"a": [0] * 1000}}, "params hold more than 1000 values, nested ones included"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSALS)
+def test_a_refusal_says_what_was_given_and_what_is_allowed(
+    arguments: dict[str, Any], message: str
+) -> None:
+    """The message of an `EncodingError` names the rule and the type, never the value."""
+    with pytest.raises(EncodingError, match=f"^{re.escape(message)}$"):
+        data(**arguments)
+
+
+@pytest.mark.parametrize("given", [None, "tools/list", {"purpose": "tools/list"}, Binding])
+def test_what_is_no_binding_is_told_from_one(given: Any) -> None:
+    """A binding passes; anything else is told by its type, with an example of a binding."""
+    check_binding(Binding("tools/list"))
+    with pytest.raises(ConfigurationError) as caught:
+        check_binding(given)
+    assert str(caught.value) == (
+        f"binding is of type {type(given).__name__}; give a Binding, for example"
+        " Binding('tools/list', principal=user, audience='catalog')"
+    )
 
 
 @pytest.mark.parametrize(
@@ -419,9 +467,14 @@ def test_params_hold_at_most_1000_values(params: Any) -> None:
         Binding("tools/list", params=params)
 
 
-def test_a_thousand_params_are_bound() -> None:
+@pytest.mark.parametrize(
+    "params",
+    [{"a": [0] * 999}, {str(n): 0 for n in range(1000)}, {"a": {str(n): 0 for n in range(999)}}],
+    ids=["flat", "names", "map"],
+)
+def test_a_thousand_params_are_bound(params: Any) -> None:
     """The limit itself is allowed."""
-    assert Binding("tools/list", params={"a": [0] * 999}) != Binding("tools/list")
+    assert of_params(params) == independent.associated_data("tools/list", params=params)
 
 
 def test_a_binding_with_params_can_be_copied_and_sent_to_another_process() -> None:
@@ -432,9 +485,32 @@ def test_a_binding_with_params_can_be_copied_and_sent_to_another_process() -> No
         assert other.params == {"filter": ["a"]}
 
 
+def test_a_pickle_of_another_version_is_refused() -> None:
+    """A binding with a field too few or too many is not taken for one with less in it."""
+    make, arguments = Binding(**EVERY).__reduce__()
+    assert make(*arguments) == Binding(**EVERY)
+    for others in (arguments[:-1], (*arguments, "new")):
+        with pytest.raises(ValueError, match="zip"):
+            make(*others)
+
+
 def test_a_field_of_another_type_is_named() -> None:
     """An int for a user's id is the likeliest mistake; its value is not shown."""
     principal: Any = 123456
     with pytest.raises(EncodingError, match="principal is of type int") as caught:
         Binding("tools/list", principal=principal)
     assert "123456" not in str(caught.value)
+
+
+class Query(dict[str, Any]):
+    """A multi-dict: what it iterates over has a name twice."""
+
+    def items(self) -> Any:
+        return [*super().items(), *super().items()]
+
+
+@pytest.mark.parametrize("params", [Query(a=1), {"q": Query(a=1)}, {"q": [Query(a=1)]}])
+def test_a_name_twice_in_params_is_refused(params: Any) -> None:
+    """Which of two values counts is not for the binding to choose: either would bind the same."""
+    with pytest.raises(EncodingError, match=r"^params have a name twice, .* give its values"):
+        Binding("tools/list", params=params)

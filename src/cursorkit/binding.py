@@ -88,8 +88,8 @@ class Binding:
 
     Raises:
         EncodingError: If a value has no canonical form: text with a lone surrogate, an int beyond
-            64 bits, a NaN or infinity, a map key that is not text, a type not listed in
-            `ParamValue`, nesting deeper than 64, or more than 1,000 values in params in all.
+            64 bits, a NaN or infinity, a map key that is not text or is there twice, a type not
+            listed in `ParamValue`, nesting deeper than 64, or more than 1,000 values in params.
     """
 
     __slots__ = ("_associated_data", "_params", "_texts")
@@ -262,7 +262,10 @@ def _params(params: Mapping[str, ParamValue]) -> bytes:
 def _sorted_items(mapping: Mapping[str, ParamValue]) -> list[tuple[bytes, ParamValue]]:
     if len(mapping) > _MAX_VALUES:
         raise EncodingError(f"params hold more than {_MAX_VALUES} values")
-    return sorted([(_utf8(name), value) for name, value in mapping.items()], key=itemgetter(0))
+    pairs = sorted([(_utf8(name), value) for name, value in mapping.items()], key=itemgetter(0))
+    if len(dict(pairs)) < len(pairs):
+        raise EncodingError("params have a name twice, as a multi-dict may; give its values a list")
+    return pairs
 
 
 def _canonical(value: ParamValue, depth: int, left: Iterator[int]) -> Any:
