@@ -164,7 +164,7 @@ def encode_body(position: Position, expires_at: int | None) -> bytes:
         raise EncodingError("expires_at must be None or an int from 1 to 2^53-1")
     try:
         fields = position._body(expires_at)  # pyright: ignore[reportPrivateUsage]
-    except AttributeError:
+    except (AttributeError, TypeError):  # the second for a class in place of its instance
         raise EncodingError(f"a cursor carries a position, not {type(position).__name__}") from None
     return packing.pack(fields)
 
