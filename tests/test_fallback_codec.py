@@ -133,36 +133,50 @@ def test_a_cursor_is_read_under_the_key_of_its_own_suite() -> None:
 
 
 @pytest.mark.parametrize(
-    "codecs",
+    ("codecs", "name"),
     [
-        (OffsetCodec(),),
-        (SIGNED, OffsetCodec()),
-        (OffsetCodec(), SIGNED),
-        (SEALED, Wrapper(SIGNED, frozenset({0x11}), authenticates=False)),
-        (SEALED, Wrapper(OffsetCodec(), frozenset({0x01}))),
-        (SEALED, Wrapper(SIGNED, frozenset({0x01, 0x11}))),
-        (SEALED, ExpiringCodec(Wrapper(OffsetCodec(), frozenset({0x01})), ttl=1)),
+        ((OffsetCodec(),), "OffsetCodec"),
+        ((SIGNED, OffsetCodec()), "OffsetCodec"),
+        ((OffsetCodec(), SIGNED), "OffsetCodec"),
+        ((SEALED, Wrapper(SIGNED, frozenset({0x11}), authenticates=False)), "Wrapper"),
+        ((SEALED, Wrapper(OffsetCodec(), frozenset({0x01}))), "Wrapper"),
+        ((SEALED, Wrapper(SIGNED, frozenset({0x01, 0x11}))), "Wrapper"),
+        ((SEALED, Wrapper(SIGNED, frozenset(range(256)))), "Wrapper"),
+        (
+            (SEALED, ExpiringCodec(Wrapper(OffsetCodec(), frozenset({0x01})), ttl=1)),
+            "ExpiringCodec",
+        ),
     ],
 )
-def test_an_unsigned_codec_is_refused_wherever_it_is(codecs: tuple[CursorCodec, ...]) -> None:
+def test_an_unsigned_codec_is_refused_wherever_it_is(
+    codecs: tuple[CursorCodec, ...], name: str
+) -> None:
     """One that does not authenticate, or reads unsigned cursors behind a wrapper, is not let in."""
-    with pytest.raises(ConfigurationError, match="anyone can make"):
+    with pytest.raises(ConfigurationError) as caught:
         FallbackCodec(*codecs)
+    assert str(caught.value) == (
+        f"FallbackCodec was given {name}, whose cursors anyone can make: whoever is refused by one"
+        " codec would come in by the other; give it SignedCodec or SealedCodec"
+    )
 
 
 @pytest.mark.parametrize(
-    "codecs",
+    ("codecs", "name"),
     [
-        (SIGNED, SIGNED),
-        (SIGNED, SealedCodec(RING), SignedCodec(RING)),
-        (BOTH, SIGNED),
-        (SIGNED, FallbackCodec(SEALED, Wrapper(SIGNED, frozenset({0x11})))),
+        ((SIGNED, SIGNED), "SignedCodec"),
+        ((SIGNED, SealedCodec(RING), SignedCodec(RING)), "SignedCodec"),
+        ((BOTH, SIGNED), "SignedCodec"),
+        ((SIGNED, FallbackCodec(SEALED, Wrapper(SIGNED, frozenset({0x11})))), "FallbackCodec"),
     ],
 )
-def test_two_codecs_for_one_suite_are_refused(codecs: tuple[CursorCodec, ...]) -> None:
+def test_two_codecs_for_one_suite_are_refused(codecs: tuple[CursorCodec, ...], name: str) -> None:
     """Which of them would read is no question of order, so there is one; nested ones count."""
-    with pytest.raises(ConfigurationError, match="a suite that an earlier codec reads"):
+    with pytest.raises(ConfigurationError) as caught:
         FallbackCodec(*codecs)
+    assert str(caught.value) == (
+        f"{name} reads a suite that an earlier codec reads; to read the cursors of several keys,"
+        " give one codec a KeyRing with all of them"
+    )
 
 
 NO_SUITES: tuple[object, ...] = (
@@ -182,8 +196,12 @@ def test_a_codec_that_does_not_say_its_suites_is_refused(suites: Any) -> None:
     assert KeysetPaginator(own, (asc("id"),))
     for codec in (own, ExpiringCodec(own, ttl=600)):
         assert codec.decode(SEALED.encode(Offset(1), BINDING, expires_at=100), BINDING, now=0)
-        with pytest.raises(ConfigurationError, match="an attribute `suites`"):
+        with pytest.raises(ConfigurationError) as caught:
             FallbackCodec(codec)
+        assert str(caught.value) == (
+            f"{type(codec).__name__} does not say what suites it reads; give it, or the codec"
+            " within, an attribute `suites`: a frozenset of its cursors' first bytes, as ints"
+        )
 
 
 def test_a_codec_of_ones_own_takes_part() -> None:
@@ -225,10 +243,13 @@ def test_different_lives_are_refused(codecs: tuple[int, int]) -> None:
         expiring(codec, ttl) if ttl else codec
         for codec, ttl in zip((SIGNED, SEALED), codecs, strict=True)
     )
-    with pytest.raises(ConfigurationError, match="one ExpiringCodec around") as caught:
+    with pytest.raises(ConfigurationError) as caught:
         FallbackCodec(first, second)
-    shown = sorted(f"{ttl} s" if ttl else "none" for ttl in codecs)
-    assert ", ".join(shown) in str(caught.value)
+    shown = ", ".join(sorted(f"{ttl} s" if ttl else "none" for ttl in codecs))
+    assert str(caught.value) == (
+        f"the codecs of a FallbackCodec have different max_ttl: {shown}; put one ExpiringCodec"
+        " around the FallbackCodec and none inside"
+    )
 
 
 # A fleet that moves.

@@ -103,9 +103,16 @@ def test_the_month_is_that_of_utc(run: Run) -> None:
     assert run(clock=NOVEMBER + 1).ring.primary.name == "2026-12"
 
 
-def test_new_file(run: Run, tmp_path: Path) -> None:
-    """`new --file` writes a ring that only its owner can read, and prints nothing."""
+def test_new_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`new --file` writes a ring that nobody else can read at any time, and prints nothing."""
     path = tmp_path / "ring.json"
+    replace = os.replace
+
+    def checked_replace(source: str, target: str) -> None:
+        assert [stat.S_IMODE(os.stat(each).st_mode) for each in (source, target)] == [0o600] * 2
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", checked_replace)
     old_mask = os.umask(0)
     try:
         result = run("new", "--file", str(path))
@@ -293,6 +300,7 @@ def test_a_file_keeps_its_owner(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 
     def recorded_replace(source: str, target: str) -> None:
         steps.append(("replace", source, target))
+        assert os.path.dirname(source) == os.path.dirname(target)  # another disk is no one step
         replace(source, target)
 
     monkeypatch.setattr(os, "chown", chown)
@@ -422,6 +430,44 @@ def test_output_that_cannot_be_written_is_an_error(
     result = run()
     assert result.code == 2
     assert "the ring cannot be written: No space left on device" in result.err
+
+
+FILE: Final = ("--file PATH", "the file that holds the ring")
+HELP: Final[dict[str, tuple[str, list[tuple[str, ...]]]]] = {
+    "": (
+        __main__._USAGE,  # pyright: ignore[reportPrivateUsage]
+        [
+            ("commands:",),
+            ("new", "make a ring with one key"),
+            ("add", "add a key as verify-only"),
+            ("promote", "make a verify-only key the primary one"),
+            ("remove", "remove a verify-only key"),
+        ],
+    ),
+    "new": ("python -m cursorkit.keys new [-h] [--file PATH]", [FILE]),
+    "add": (
+        "python -m cursorkit.keys add [-h] [--file PATH] [NAME]",
+        [("NAME", "by default the year and month"), FILE],
+    ),
+    "promote": ("python -m cursorkit.keys promote [-h] [--file PATH] NAME", [("NAME",), FILE]),
+    "remove": ("python -m cursorkit.keys remove [-h] [--file PATH] NAME", [("NAME",), FILE]),
+}
+
+
+@pytest.mark.parametrize("command", HELP)
+def test_help_says_what_each_command_takes(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--help of each command gives its usage, and a line for all that may be given."""
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit) as stopped:
+        main([*command.split(), "--help"])
+    assert stopped.value.code == 0
+    usage, expected = HELP[command]
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"usage: {usage}"
+    entries = {tuple(re.split(r"  +", line.strip(), maxsplit=1)) for line in lines}
+    assert entries >= set(expected)
 
 
 def test_help_explains_the_rotation(capsys: pytest.CaptureFixture[str]) -> None:
