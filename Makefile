@@ -23,7 +23,7 @@ INCLUDE  = $(subst $(space),$(comma),$(addprefix src/cursorkit/,$(COMPLETE)))
 MINUTES  = 60
 MUTANTS  = *
 
-.PHONY: help setup demo test test-3.13 format bench fuzz mutants timing vectors clean
+.PHONY: help setup demo test test-3.13 format bench fuzz mutants soak timing vectors clean
 
 help:
 	@echo "make demo     an MCP server, walked by a real client"
@@ -31,6 +31,7 @@ help:
 	@echo "make format   format, and fix what can be fixed"
 	@echo "make bench    every benchmark"
 	@echo "make fuzz     every fuzz target, MINUTES=60 over all of them"
+	@echo "make soak     walks while servers and objects are lost, for MINUTES=60 at most"
 	@echo "make timing   whether the time of a refusal tells anything of a tag"
 	@echo "make mutants  mutation tests, for hours; MUTANTS='cursorkit.binding*' for a part"
 	@echo "make vectors  the test vectors, written anew"
@@ -51,6 +52,7 @@ test: .venv/.ready .venv/.fuzz
 	.venv/bin/coverage report
 	.venv/bin/coverage report --include='$(INCLUDE)' --fail-under=100
 	.venv/bin/python -m fuzz --minutes 0.75 || [ $$? = 3 ]
+	.venv/bin/python -m benchmarks.soak --minutes 0.5
 	@if .venv/bin/python -c '$(IS_313)'; then \
 	    echo "Python 3.13 is what was tested just now"; \
 	elif [ -n '$(PYTHON13)' ]; then \
@@ -74,6 +76,9 @@ bench: .venv/.ready
 
 fuzz: .venv/.fuzz
 	.venv/bin/python -m fuzz --minutes $(MINUTES)
+
+soak: .venv/.ready
+	.venv/bin/python -m benchmarks.soak --minutes $(MINUTES)
 
 timing: .venv/.ready
 	.venv/bin/python -m benchmarks.timing
