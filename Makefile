@@ -61,9 +61,12 @@ test: .venv/.ready .venv/.fuzz
 	    echo "Python 3.13 is not on this machine: not tested"; \
 	fi
 
-# Fewer examples of each property than on 3.11: what differs between versions shows in few.
+# Fewer examples of each property than on 3.11: what differs between versions shows in few. The
+# tests of benchmarks and fuzz targets are left out: those are tools of this project's, not its code.
+TOOLS    = $(wildcard tests/test_bench*.py tests/test_fuzz_targets.py tests/test_simulate_fleet.py \
+           tests/test_soak.py tests/test_timing.py)
 test-3.13: .venv313/.ready
-	CURSORKIT_TEST_PROFILE=quick .venv313/bin/pytest -n 2
+	CURSORKIT_TEST_PROFILE=quick .venv313/bin/pytest -n 2 $(addprefix --ignore=,$(TOOLS))
 
 format: .venv/.ready
 	.venv/bin/ruff check --fix $(CODE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -33,6 +34,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests marked `both_backends` under asyncio and under trio."""
     if metafunc.definition.get_closest_marker("both_backends"):
         metafunc.parametrize("anyio_backend", ["asyncio", "trio"], scope="module")
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported: that is most of what there is."""
+    gc.freeze()
 
 
 NEAREST = {
