@@ -161,22 +161,26 @@ async def _set_memory(remote: Remote, limit: int, policy: str) -> None:
 
 
 async def _evict(fleet: Fleet, remote: Remote, draw: random.Random) -> bool:
-    """Let the server need memory, and throw out some of what will expire."""
+    """Let the server need memory, and throw out some of what will expire.
+
+    Where that is not enough it refuses what is put meanwhile.
+    """
     info: Any = await remote.admin.info()
-    fleet.losses += 1
-    await _set_memory(remote, info["used_memory"] - draw.randrange(10_000, 100_000), "volatile-ttl")
-    await asyncio.sleep(0.05)
-    await _set_memory(remote, 0, "volatile-ttl")
+    with fleet.trouble():
+        limit = info["used_memory"] - draw.randrange(10_000, 100_000)
+        await _set_memory(remote, limit, "volatile-ttl")
+        await asyncio.sleep(0.05)
+        await _set_memory(remote, 0, "volatile-ttl")
     after: Any = await remote.admin.info("stats")
     return bool(after["evicted_keys"] > info["evicted_keys"])
 
 
 async def _fill(fleet: Fleet, remote: Remote, draw: random.Random) -> bool:
     """Let the server refuse what is put, and answer what is asked."""
-    fleet.losses += 1
-    await _set_memory(remote, 1, "noeviction")
-    await asyncio.sleep(0.3 * draw.random())
-    await _set_memory(remote, 0, "noeviction")
+    with fleet.trouble():
+        await _set_memory(remote, 1, "noeviction")
+        await asyncio.sleep(0.3 * draw.random())
+        await _set_memory(remote, 0, "noeviction")
     return True
 
 

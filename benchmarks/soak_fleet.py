@@ -303,7 +303,7 @@ class Fleet:
 
     @contextmanager
     def trouble(self, *, connection: bool = False) -> Generator[None]:
-        """Note that the server cannot be asked, or that connections are lost, what is inside."""
+        """Note that the server is away or refuses, or that connections are lost, what is inside."""
         trouble = _Trouble(time.monotonic(), connection)
         self._troubles.append(trouble)
         self.losses += 1  # What is put meanwhile is not kept.

@@ -284,7 +284,7 @@ class Walk:
         if page.total != len(self.items):
             raise Violation("wrong total", f"{page.total}, not {len(self.items)}")
         size: int = self._options["page_size"]
-        if not page.items or len(page.items) > size:
+        if len(page.items) > size or (self.items and not page.items):
             raise Violation("wrong size", f"{len(page.items)} items; {size} were asked for")
         if (page.next_cursor is None) != (end == len(self.items)):
             kind = "missing items" if page.next_cursor is None else "no end"
