@@ -195,7 +195,9 @@ class RedisStore:
             if not unproved:
                 leases.remember(chunk, deadline)
                 return
-        raise StoreUnavailableError("objects changed under this publication, three times over")
+        raise StoreUnavailableError(
+            "objects changed under this publication, three times over", answered=True
+        )
 
     async def _extend(
         self, objects: dict[bytes, StoredObject], deadline: int, *, repair: bool
