@@ -61,8 +61,8 @@ test: .venv/.ready .venv/.fuzz
 	    echo "Python 3.13 is not on this machine: not tested"; \
 	fi
 
-# Fewer examples of each property than on 3.11: what differs between versions shows in few. The
-# tests of benchmarks and fuzz targets are left out: those are tools of this project's, not its code.
+# Fewer examples of each property than on 3.11, and one kind of server: what differs between versions
+# shows in few. The tests of benchmarks and fuzz targets are left out: those are this project's tools.
 TOOLS    = $(wildcard tests/test_bench*.py tests/test_fuzz_targets.py tests/test_simulate_fleet.py \
            tests/test_soak.py tests/test_timing.py)
 test-3.13: .venv313/.ready

@@ -5,6 +5,7 @@ The fixtures are there for every test: `conftest.py` names this module as a plug
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
@@ -40,7 +41,12 @@ __all__ = [
 ]
 
 
-@pytest.fixture(scope="session", params=sorted(SERVERS, reverse=True))
+_KINDS = sorted(SERVERS, reverse=True)
+if os.environ.get("CURSORKIT_TEST_PROFILE") == "quick":
+    _KINDS = _KINDS[:1]  # Valkey
+
+
+@pytest.fixture(scope="session", params=_KINDS)
 def program(request: pytest.FixtureRequest) -> str:
     """Each kind of server on this machine, one after the other."""
     return SERVERS[request.param]
