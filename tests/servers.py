@@ -41,12 +41,10 @@ __all__ = [
 ]
 
 
-_KINDS = sorted(SERVERS, reverse=True)
-if os.environ.get("CURSORKIT_TEST_PROFILE") == "quick":
-    _KINDS = _KINDS[:1]  # Valkey
+_QUICK = os.environ.get("CURSORKIT_TEST_PROFILE") == "quick"
 
 
-@pytest.fixture(scope="session", params=_KINDS)
+@pytest.fixture(scope="session", params=["valkey"] if _QUICK else sorted(SERVERS, reverse=True))
 def program(request: pytest.FixtureRequest) -> str:
     """Each kind of server on this machine, one after the other."""
     return SERVERS[request.param]
