@@ -51,7 +51,7 @@ test: .venv/.ready .venv/.fuzz
 	.venv/bin/pytest -n 2 --cov --cov-report=
 	.venv/bin/coverage report
 	.venv/bin/coverage report --include='$(INCLUDE)' --fail-under=100
-	.venv/bin/python -m fuzz --minutes 0.75 || [ $$? = 3 ]
+	.venv/bin/python -m fuzz --minutes 0.5 || [ $$? = 3 ]
 	.venv/bin/python -m benchmarks.soak --minutes 0.5
 	@if .venv/bin/python -c '$(IS_313)'; then \
 	    echo "Python 3.13 is what was tested just now"; \
