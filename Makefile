@@ -33,7 +33,7 @@ help:
 	@echo "make fuzz     every fuzz target, MINUTES=60 over all of them"
 	@echo "make soak     walks while servers and objects are lost, for MINUTES=60 at most"
 	@echo "make timing   whether the time of a refusal tells anything of a tag"
-	@echo "make mutants  mutation tests, for hours; MUTANTS='cursorkit.binding*' for a part"
+	@echo "make mutants  mutation tests, which take long; MUTANTS='cursorkit.binding*' for a part"
 	@echo "make vectors  the test vectors, written anew"
 	@echo "make clean    remove all that these made"
 

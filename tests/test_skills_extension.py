@@ -1062,13 +1062,14 @@ async def test_next_to_the_middleware_that_pages_one_of_them_does_it(
         assert [len(page["tools"]) for page in await walk(client)] == [3, 1]
 
 
-async def test_a_server_without_discovery_still_reads(root: Path) -> None:
+@pytest.mark.parametrize("error", [MCPError(-32601, "Method not found"), RuntimeError("broken")])
+async def test_a_server_without_discovery_still_reads(root: Path, error: Exception) -> None:
     """Where the server's stamp cannot be had, a file is served without it."""
 
     async def no_discovery(ctx: Any, call_next: Any) -> Any:
         # A client that is told its server's version does not ask.
         if ctx.method == "server/discover":
-            raise MCPError(-32601, "Method not found")
+            raise error
         return await call_next(ctx)
 
     server = mcp_server(extension_of(catalog_of(root)), no_discovery)

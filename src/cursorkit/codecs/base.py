@@ -239,7 +239,7 @@ class KeyedCodec(ABC):
             EncodingError: If the cursor would be too long, or `expires_at` is out of range.
             ConfigurationError: If `binding` is no `Binding`.
         """
-        if type(binding) is not Binding:
+        if type(binding) is not Binding:  # A call would cost each cursor.
             check_binding(binding)
         key = self._primary
         body = encode_body(position, expires_at)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from logging import WARNING
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mcp.server import ServerRequestContext
@@ -13,9 +14,14 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver import authenticated_principal
 
 from cursorkit.binding import Binding
-from cursorkit.errors import ConfigurationError, EncodingError, InvalidCursorError
+from cursorkit.errors import (
+    ConfigurationError,
+    EncodingError,
+    InvalidCursorError,
+    RefusalReason,
+)
 from cursorkit.paginators.snapshot import settled
-from cursorkit.refusals import hosts_own, log_refused
+from cursorkit.refusals import hosts_own, is_logged, log_refused
 
 __all__ = [
     "AuthEpoch",
@@ -24,6 +30,7 @@ __all__ = [
     "Context",
     "Principal",
     "check_callable",
+    "refused",
     "scopes_epoch",
 ]
 
@@ -151,9 +158,15 @@ def _check_params(params: Mapping[str, Any], method: str, cursor: object) -> Non
     try:
         Binding(method, params=params)
     except EncodingError:
-        error = InvalidCursorError("binding")
+        raise refused("binding", cursor, method) from None
+
+
+def refused(reason: RefusalReason, cursor: object, method: str) -> InvalidCursorError:
+    """Return the error to raise for a cursor that comes to no codec, and log it."""
+    error = InvalidCursorError(reason)
+    if is_logged(WARNING):
         log_refused(error, cursor, Binding(method), None, kid_known=False)
-        raise error from None
+    return error
 
 
 def check_callable(name: str, value: T | None) -> T | None:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 from mcp.server import CacheHint, Server
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import authenticated_principal
-from mcp.types import SERVER_INFO_META_KEY
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from cursorkit.adapters.mcp.binder import AuthEpoch, Bind, Context, Principal, scopes_epoch
@@ -25,6 +24,7 @@ from cursorkit.adapters.mcp.pager import (
     Visible,
 )
 from cursorkit.adapters.mcp.shaping import Caught, catching, make_catchable
+from cursorkit.adapters.mcp.stamp import discovered_stamp, stamp_in
 from cursorkit.checks import check_int
 from cursorkit.errors import ConfigurationError, SourceError
 from cursorkit.paginators.snapshot import SnapshotPaginator
@@ -137,7 +137,7 @@ class CursorPagination:
             binding = await self._pager.bind(ctx, spec, cursor)
             page = partial(self._pager.page, ctx, spec, binding, cursor, page_size=page_size)
             if cursor is not None:
-                return await self._later(ctx, below, page)
+                return await self._later(ctx, call_next, below, page)
             with here.passes():
                 result = await below.ask()
             return await self._first(ctx, below, page, result)
@@ -156,15 +156,16 @@ class CursorPagination:
             return result
         members = await page(lambda: listed, below.items, hint=hint_of(wire))
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._stamp = _stamp_of(wire)
+            self._stamp = stamp_in(wire)
         return {name: value for name, value in wire.items() if name not in _OWN} | members
 
-    async def _later(self, ctx: Context, below: _Below, page: _Page) -> dict[str, Any]:
+    async def _later(
+        self, ctx: Context, call_next: CallNext, below: _Below, page: _Page
+    ) -> dict[str, Any]:
         members = await page(below.relist, below.items, hint=CacheHint())
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            # What a middleware answers is not stamped by the SDK.
             if self._stamp is None:
-                self._stamp = _stamp_of(await below.discover())
+                self._stamp = await discovered_stamp(ctx, call_next)
             if self._stamp:
                 members["_meta"] = dict(self._stamp)
         return members
@@ -233,22 +234,6 @@ class _Below:
         if listed is None:
             raise SourceError(f"the handler of {self.spec.method} no longer answers with a list")
         return listed
-
-    async def discover(self) -> Mapping[str, Any]:
-        """Return an answer of the server that is cheap and always stamped."""
-        meta = {name: value for name, value in (self._ctx.params or {}).items() if name == "_meta"}
-        try:
-            request = replace(self._ctx, method="server/discover", params=meta)
-            return wire_form(await self._call_next(request)) or {}
-        except Exception:  # noqa: BLE001  # whatever fails there, the page itself is good
-            return {}
-
-
-def _stamp_of(wire: Mapping[str, Any]) -> dict[str, Any]:
-    meta = wire.get("_meta")
-    if not isinstance(meta, dict) or SERVER_INFO_META_KEY not in meta:
-        return {}
-    return {SERVER_INFO_META_KEY: meta[SERVER_INFO_META_KEY]}
 
 
 def _page_sizes(page_size: int, page_sizes: Mapping[str, int | None] | None) -> dict[str, int]:

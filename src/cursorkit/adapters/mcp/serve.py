@@ -24,6 +24,7 @@ from cursorkit.adapters.mcp.binder import (
     Bind,
     Context,
     Principal,
+    refused,
     scopes_epoch,
 )
 from cursorkit.adapters.mcp.boundary import boundary
@@ -33,11 +34,9 @@ from cursorkit.adapters.mcp.handlers import list_handler
 from cursorkit.adapters.mcp.pager import DEFAULT_MAX_PAGES, DEFAULT_PAGE_SIZE, Visible
 from cursorkit.adapters.mcp.reads import call_handler, get_handler, read_handler
 from cursorkit.adapters.mcp.skills import SkillsExtension
-from cursorkit.binding import Binding
 from cursorkit.catalogs import Catalog, ResourceCatalog, Resources, ToolCatalog
-from cursorkit.errors import ConfigurationError, InvalidCursorError
+from cursorkit.errors import ConfigurationError
 from cursorkit.paginators.snapshot import SnapshotPaginator, SourceVersion, settled
-from cursorkit.refusals import log_refused
 
 __all__ = ["serve"]
 
@@ -237,6 +236,4 @@ class _TextCursors:
         if cursor is None or type(cursor) is str:
             return await call_next(ctx)
         with boundary(ctx.method):
-            error = InvalidCursorError("type")
-            log_refused(error, cursor, Binding(ctx.method), None, kid_known=False)
-            raise error
+            raise refused("type", cursor, ctx.method)

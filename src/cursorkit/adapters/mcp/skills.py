@@ -15,7 +15,6 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import authenticated_principal
 from mcp.types import (
     INVALID_PARAMS,
-    SERVER_INFO_META_KEY,
     ListResourcesResult,
     PaginatedRequestParams,
     ReadResourceRequestParams,
@@ -29,6 +28,7 @@ from cursorkit.adapters.mcp.binder import (
     Bind,
     Context,
     Principal,
+    refused,
     scopes_epoch,
 )
 from cursorkit.adapters.mcp.boundary import boundary
@@ -37,19 +37,17 @@ from cursorkit.adapters.mcp.hints import ttl_ms
 from cursorkit.adapters.mcp.lists import LISTS, wire_form
 from cursorkit.adapters.mcp.pager import DEFAULT_PAGE_SIZE, Visible
 from cursorkit.adapters.mcp.reads import read_handler
-from cursorkit.binding import Binding
+from cursorkit.adapters.mcp.stamp import discovered_stamp
 from cursorkit.catalogs.base import Entry, Skills, WireEntry
 from cursorkit.catalogs.uris import normal_form
 from cursorkit.errors import (
     ConfigurationError,
-    InvalidCursorError,
     NotFound,
     NotRegistered,
     SourceError,
 )
 from cursorkit.paginators.page import Page
 from cursorkit.paginators.snapshot import SnapshotPaginator, settled
-from cursorkit.refusals import log_refused
 
 __all__ = ["SkillPages", "SkillSelect", "SkillsExtension"]
 
@@ -239,9 +237,8 @@ class SkillsExtension(Extension):
         wire = found.model_dump(by_alias=True, mode="json", exclude_none=True)
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return {name: value for name, value in wire.items() if name not in _MODERN_FIELDS}
-        # What a middleware answers is not stamped by the SDK.
         if self._stamp is None:
-            self._stamp = await _stamp(ctx, call_next)
+            self._stamp = await discovered_stamp(ctx, call_next)
         return {**wire, "_meta": {**self._stamp, **wire.get("_meta", {})}}
 
     async def read(self, uri: str, context: Context) -> Any:
@@ -274,7 +271,8 @@ class SkillsExtension(Extension):
                     page = await settled(self._pages(ctx, copy.deepcopy(offered), None))
                 skills = _own(_items(page), offered, in_order=True)
             else:
-                _check_text(cursor)
+                if type(cursor) is not str:
+                    raise refused("type", cursor, _LIST.method)
                 page = await settled(self._pages(ctx, None, cursor))
                 skills = _own(_items(page), await self._entries(ctx), in_order=False)
                 skills = await self._shown(ctx, skills)
@@ -439,23 +437,5 @@ def _items(page: Page[Any]) -> list[Any]:
     return page.items
 
 
-def _check_text(cursor: object) -> None:
-    if type(cursor) is not str:
-        error = InvalidCursorError("type")
-        log_refused(error, cursor, Binding(_LIST.method), None, kid_known=False)
-        raise error
-
-
 async def _no_resources(ctx: Context, params: object) -> ListResourcesResult:
     return ListResourcesResult(resources=[])
-
-
-async def _stamp(ctx: Context, call_next: CallNext) -> dict[str, Any]:
-    """Return the server's stamp on results, from one that is cheap and always has it."""
-    meta = {name: value for name, value in (ctx.params or {}).items() if name == "_meta"}
-    try:
-        asked = replace(ctx, method="server/discover", params=meta)
-        found = (wire_form(await call_next(asked)) or {}).get("_meta", {})
-    except MCPError:
-        return {}
-    return {name: value for name, value in found.items() if name == SERVER_INFO_META_KEY}
